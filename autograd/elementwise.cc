@@ -58,11 +58,11 @@ struct Unchanged {
   Tensor operator()(int, Tensor grad) const { return grad; }
 };
 
-struct Reduced {
+struct ReducedOperands {
   Shape shapes[2];
   DType dtypes[2];
 
-  Reduced(const Tensor& a, const Tensor& b)
+  ReducedOperands(const Tensor& a, const Tensor& b)
       : shapes{a.shape(), b.shape()}, dtypes{a.dtype(), b.dtype()} {}
   Tensor operator()(int i, const Tensor& grad) const {
     const Tensor sum = grad.shape() == shapes[i] ? grad : sum_to(grad, shapes[i]);
@@ -114,7 +114,7 @@ Tensor binary(const Tensor& a, const Tensor& b, Where where) {
   if (lies_like(a, y) && lies_like(b, y))
     record_binary<Op>(y, a, b, Unchanged(), where);
   else
-    record_binary<Op>(y, a, b, Reduced(a, b), where);
+    record_binary<Op>(y, a, b, ReducedOperands(a, b), where);
   return y;
 }
 
@@ -332,7 +332,7 @@ Tensor add_relu(const Tensor& a, const Tensor& b, Where where) {
   Tensor y = kernels::binary<ops::AddRelu>(a, b, where);
   if (needs_grad(a, b))
     record("add_relu", where, y, {&a, &b},
-           [reduce = Reduced(a, b), y = save_output(y)](BackwardContext& context) {
+           [reduce = ReducedOperands(a, b), y = save_output(y)](BackwardContext& context) {
              const Tensor grad = relu_gradient(context.grad_output(), y.get());
              if (context.needs(0)) context.set(0, reduce(0, grad));
              if (context.needs(1)) context.set(1, reduce(1, grad));
@@ -344,7 +344,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b, Where wh
   Tensor y = kernels::where(condition, a, b, where);
   if (needs_grad(a, b))
     record("where", where, y, {&a, &b},
-           [reduce = Reduced(a, b), condition = save(condition)](BackwardContext& context) {
+           [reduce = ReducedOperands(a, b), condition = save(condition)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();
              const Tensor chosen = condition.get();
              if (context.needs(0)) context.set(0, reduce(0, ringrad::where(chosen, grad, 0)));
@@ -364,7 +364,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight, Where where)
   if (needs_grad(a, b, weight)) {
     const bool of_ends = a.requires_grad() || b.requires_grad();
     record("lerp", where, y, {&a, &b, &weight},
-           [reduce = Reduced(a, b), reduce_weight = Reduced(weight, weight),
+           [reduce = ReducedOperands(a, b), reduce_weight = ReducedOperands(weight, weight),
             a = save_if(weight.requires_grad(), a), b = save_if(weight.requires_grad(), b),
             weight = save_if(of_ends, weight)](BackwardContext& context) {
              const Tensor& grad = context.grad_output();

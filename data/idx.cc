@@ -15,7 +15,7 @@
 namespace ringrad {
 namespace {
 
-struct Header {
+struct IdxHeader {
   DType dtype;
   Shape shape;
 };
@@ -58,7 +58,7 @@ void read_header_bytes(FileReader& file, std::span<std::byte> out) {
     file.fail(concat("must hold ", out.size(), " more bytes of header"), count);
 }
 
-Header read_header(FileReader& file) {
+IdxHeader read_idx_header(FileReader& file) {
   std::array<std::byte, 4> magic{};
   read_header_bytes(file, magic);
   const auto dtype = dtype_of_code(magic[2]);
@@ -72,7 +72,7 @@ Header read_header(FileReader& file) {
         concat("must begin with 00 00, a type out of 08 0c 0d 0e, and 1 to ", kMaxDims, " axes"),
         hexadecimal(magic));
 
-  Header header{*dtype, Shape::filled(dims, 0)};
+  IdxHeader header{*dtype, Shape::filled(dims, 0)};
   for (std::int64_t& extent : header.shape) {
     std::array<std::byte, 4> bytes{};
     read_header_bytes(file, bytes);
@@ -85,7 +85,7 @@ Header read_header(FileReader& file) {
 
 Tensor read_idx(const std::filesystem::path& path, Where where) {
   FileReader file("read_idx", path, where);
-  const Header header = read_header(file);
+  const IdxHeader header = read_idx_header(file);
   return read_array(file, header.dtype, header.shape, std::endian::big, where);
 }
 

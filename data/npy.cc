@@ -31,7 +31,7 @@ constexpr std::size_t kAlignment = 64;               // of the elements, as the 
 constexpr std::array<std::string_view, kNumDTypes> kNames = {"f4", "f8", "f2", "",
                                                              "i4", "i8", "u1", "b1"};
 
-struct Header {
+struct NpyHeader {
   DType dtype = DType::float32;
   std::endian order = std::endian::little;
   bool is_column_major = false;
@@ -49,8 +49,8 @@ class HeaderText {
   /// The value of 'descr', if it is a text that names no dtype of the library.
   std::string_view unknown_type() const { return unknown_type_; }
 
-  std::optional<Header> read() {
-    Header header;
+  std::optional<NpyHeader> read() {
+    NpyHeader header;
     bool has_type = false, has_order = false, has_shape = false;
     if (!take('{')) return std::nullopt;
     while (!take('}')) {
@@ -96,7 +96,7 @@ class HeaderText {
     rest_.remove_prefix(size + 1);
     return text;
   }
-  bool type(Header& header) {
+  bool type(NpyHeader& header) {
     const auto text = quoted();
     if (!text) return false;
     const auto known = std::find(kNames.begin(), kNames.end(),
@@ -146,7 +146,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-Header read_header(ByteReader& file) {
+NpyHeader read_npy_header(ByteReader& file) {
   const std::string front = read_text(file, kMagic.size() + 2, "magic and version");
   const int major = front[kMagic.size()], minor = front[kMagic.size() + 1];
   if (!front.starts_with(kMagic) || major < 1 || major > 3 || minor != 0)
@@ -201,7 +201,7 @@ void write_elements(const WriteBytes& out, const Tensor& x, Where where) {
 }  // namespace
 
 Tensor read_npy_array(ByteReader& file, Where where) {
-  const Header header = read_header(file);
+  const NpyHeader header = read_npy_header(file);
   Shape stored = header.shape, order = header.shape;
   if (header.is_column_major) std::reverse(stored.begin(), stored.end());
   const Tensor x = read_array(file, header.dtype, stored, header.order, where);

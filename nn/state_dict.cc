@@ -46,7 +46,7 @@ void check_same_layout(const char* operation, const StateDict& own, const StateD
 namespace {
 
 // The memory that x lies in, with all that lies beside it.
-const Storage* memory_of(const Tensor& x) {
+const Storage* storage_of(const Tensor& x) {
   const Storage* memory = x.storage().get();
   while (memory->whole()) memory = memory->whole().get();
   return memory;
@@ -57,10 +57,10 @@ const Storage* memory_of(const Tensor& x) {
 void copy_state(const char* operation, const StateDict& own, const StateDict& given, Where where) {
   check_same_layout(operation, own, given, where);
   std::set<const Storage*> own_memory;
-  for (const auto& [name, tensor] : own) own_memory.insert(memory_of(tensor));
+  for (const auto& [name, tensor] : own) own_memory.insert(storage_of(tensor));
   StateDict values = given;
   for (auto& [name, value] : values)  // all is read before anything is written
-    if (own_memory.contains(memory_of(value)) && !kernels::same_elements(own.at(name), value))
+    if (own_memory.contains(storage_of(value)) && !kernels::same_elements(own.at(name), value))
       value = kernels::clone(value, where);
   for (const auto& [name, tensor] : own) kernels::copy_(tensor.detach(), values.at(name), where);
 }

@@ -12,7 +12,7 @@
 namespace ringrad::sim {
 namespace {
 
-constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kLeastAlignment = 16;
 constexpr std::size_t kMaxArrays = 64;  // so that a block's own threads never allocate
 // The gap after each array: no thread may touch it in builds that check, and it does not count as
 // shared memory.
@@ -60,7 +60,7 @@ void* SharedMemory::static_array(const void* declaration, std::size_t bytes,
                                  std::size_t alignment) {
   for (const Array& array : arrays_)
     if (array.declaration == declaration) return array.memory;
-  alignment = std::max(alignment, kAlignment);
+  alignment = std::max(alignment, kLeastAlignment);
   const std::size_t gaps = arrays_.size() * kGap;
   const std::size_t begin = (static_bytes_ + gaps + alignment - 1) / alignment * alignment;
   const std::size_t end = begin - gaps + bytes;

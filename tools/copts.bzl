@@ -11,6 +11,8 @@ _WARNINGS = ["-w"] if _ROOT else [
     "-Woverloaded-virtual",
     "-Wshadow=local",
     "-Werror",
+    # A room's sources are compiled as one (room.bzl): what is in them is of no other program's.
+    "-Wno-subobject-linkage",
     # GCC 12 reports an overlap in std::string's operator+ that does not exist (GCC bug 105651).
     "-Wno-restrict",
 ]

@@ -8,7 +8,7 @@ ringrad_cuda_library and ringrad_cuda_test.
 """
 
 load("//tools:copts.bzl", "PLAIN_COPTS", "SIMULATED_COPTS")
-load("//tools:ringrad.bzl", "has_linked_headers", "ringrad_library", "ringrad_test")
+load("//tools:ringrad.bzl", "has_linked_headers", "include_of", "ringrad_library", "ringrad_test")
 load("@ringrad_rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 
 _SM_90 = "-gencode=arch=compute_90,code=sm_90"
@@ -69,17 +69,6 @@ _nvcc_objects = rule(
     },
 )
 
-def _include_of(src):
-    """The line by which the generated source includes a .cu file.
-
-    Bazel's folder of all repositories is on the include path in the main repository only, so elsewhere "$<" is not found.
-    """
-    if native.repository_name() == "@":
-        return "$<"
-    if native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name:
-        return "ringrad/%s/%s" % (native.package_name(), src)
-    return "%s/%s" % (native.package_name(), src)
-
 def ringrad_cuda_library(
         name,
         srcs,
@@ -97,7 +86,7 @@ def ringrad_cuda_library(
             name = cc + "_rule",
             srcs = [src],
             outs = [cc],
-            cmd = "echo '#include \"%s\"' > $@" % _include_of(src),
+            cmd = "echo '#include \"%s\"' > $@" % include_of(src),
         )
     headers = []
     if has_linked_headers():

@@ -84,6 +84,15 @@ def _include_path_impl(ctx):
 # What every library and all that use it need: the folder of "ringrad/", if that is Bazel's; and OpenMP.
 include_path = rule(implementation = _include_path_impl)
 
+def include_of(src):
+    """What a generated source writes between quotes to include a source of the package.
+
+    Bazel's folder of all repositories is on the include path in the main repository only.
+    """
+    if native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name and native.repository_name() != "@":
+        return "ringrad/%s/%s" % (native.package_name(), src)
+    return "%s/%s" % (native.package_name(), src)
+
 def ringrad_binary(name, deps = [], copts = [], testonly = False, **kwargs):
     """A program with its own main()."""
     if native.package_name() == "examples" and not copts and not testonly:

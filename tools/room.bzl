@@ -1,13 +1,14 @@
 """A room: a folder that is one library. Its BUILD file says who may use it and what it uses; a new file needs no line."""
 
 load("//tools:cuda.bzl", "ringrad_cuda_library")
-load("//tools:ringrad.bzl", "ringrad_library")
+load("//tools:ringrad.bzl", "include_of", "ringrad_library")
 
 def ringrad_room(
         deps = [],
         srcs = [],
         apart = [],
         parts = [],
+        alone = ["*_cpu.cc"],
         copts = [],
         nvcc_copts = [],
         simulated_copts = [],
@@ -20,6 +21,9 @@ def ringrad_room(
       apart: patterns of files that other targets of the BUILD file hold
       parts: libraries of the BUILD file that come with the room. They may use its headers, as :<name>_headers, and not
         its sources. Kernels are such a part.
+      alone: patterns of sources that are compiled one by one: those whose own code takes long. The others are compiled
+        as one, since most of their time goes to the headers that they share; so names of a room's unnamed namespaces must
+        differ.
       nvcc_copts, simulated_copts: for kernels, on real and on simulated GPUs
     """
     name = native.package_name().split("/")[-1]
@@ -38,10 +42,19 @@ def ringrad_room(
             deps = [":%s_headers" % name] + parts,
         )
         parts = [":%s_cuda" % name] + parts
+    together = native.glob(["*.cc"], exclude = apart + alone)
+    if together:
+        native.genrule(
+            name = name + "_together",
+            outs = [name + "_together.cc"],
+            cmd = "printf '#include \"%s\"\\n' " + " ".join([include_of(src) for src in together]) + " >$@",
+        )
+        srcs = srcs + [":%s_together" % name]
     ringrad_library(
         name = name,
-        srcs = srcs + native.glob(["*.cc"], exclude = apart),
+        srcs = srcs + native.glob(alone, exclude = apart),
         copts = copts,
         linkopts = linkopts,
+        textual_hdrs = together,
         deps = [":%s_headers" % name] + parts,
     )

@@ -17,6 +17,7 @@ namespace {
 
 using channel_norm::check_input;
 using channel_norm::check_vector;
+using norm_operands::data_or_null;
 using norm_operands::statistics_dtype;
 
 void check_like_input(const char* operation, const char* what, const Tensor& tensor,
@@ -69,11 +70,6 @@ Tensor from_rows(const Tensor& rows, const Tensor& like, Where where) {
 Tensor in_place(const Tensor& x, Where where) {
   const bool last = view::permute(x, channels_to_end(x.dims()), where).is_contiguous();
   return last ? x : contiguous(x, where);
-}
-
-template <class T>
-T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
 }
 
 cpu::Stripes stripes_of(const Tensor& rows) {

@@ -10,14 +10,14 @@ namespace {
 
 using namespace norm_operands;
 
-void check_input(const char* operation, const Tensor& x, Where where) {
+void check_rows(const char* operation, const Tensor& x, Where where) {
   check_floating(operation, x, where);
   RINGRAD_CHECK(x.dims() >= 1, ShapeError, where, operation,
                 ": x must have at least one axis; got shape ", x.shape());
 }
 
-void check_vector(const char* operation, const char* what, const Tensor& vector, const Tensor& x,
-                  Where where) {
+void check_row_vector(const char* operation, const char* what, const Tensor& vector,
+                      const Tensor& x, Where where) {
   if (!vector.defined()) return;
   check_floating(operation, vector, where);
   check_same_device(operation, x, vector, where);
@@ -34,9 +34,9 @@ Shape without_last_axis(const Shape& shape) {
 template <bool kCentred>
 NormResult normalize(const char* operation, const Tensor& x, const Tensor& weight,
                      const Tensor& bias, double eps, Where where) {
-  check_input(operation, x, where);
-  check_vector(operation, "weight", weight, x, where);
-  check_vector(operation, "bias", bias, x, where);
+  check_rows(operation, x, where);
+  check_row_vector(operation, "weight", weight, x, where);
+  check_row_vector(operation, "bias", bias, x, where);
   const DType dtype = statistics_dtype(x);
   const Shape rows = without_last_axis(x.shape());
   const NormResult result{result_for(x, x.shape(), x.dtype(), where),
@@ -62,8 +62,8 @@ template <bool kCentred>
 NormGradients differentiate(const char* operation, const Tensor& grad_output, const Tensor& x,
                             const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                             Where where) {
-  check_input(operation, x, where);
-  check_vector(operation, "weight", weight, x, where);
+  check_rows(operation, x, where);
+  check_row_vector(operation, "weight", weight, x, where);
   check_gradient(operation, grad_output, x, where);
   const Shape rows = without_last_axis(x.shape()), vector{x.shape().back()};
   const auto check_statistics = [&](const char* what, const Tensor& values) {

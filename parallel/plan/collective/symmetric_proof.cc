@@ -13,16 +13,16 @@ namespace {
 
 constexpr int kNothing = -1, kContribution = 0, kSumInOrder = 1;  // other sums follow
 
-struct Value {
-  int sum = kNothing;  // index into Proof::sums_
+struct RankedValue {
+  int sum = kNothing;  // index into SymmetricProof::sums_
   int rank = 0;        // whose contribution, or which rank made the sum
 
-  bool operator==(const Value&) const = default;
+  bool operator==(const RankedValue&) const = default;
 };
 
-class Proof {
+class SymmetricProof {
  public:
-  Proof(const CollectivePlan& first, const Symmetry& symmetry, int slots)
+  SymmetricProof(const CollectivePlan& first, const Symmetry& symmetry, int slots)
       : plan_(first),
         symmetry_(symmetry),
         slots_(slots),
@@ -153,7 +153,7 @@ class Proof {
 
   // --- sums ---
 
-  Value renamed(Value value, int rank) const {
+  RankedValue renamed(RankedValue value, int rank) const {
     if (value.sum != kNothing && value.sum != kSumInOrder) value.rank = ranks(rank)[value.rank];
     return value;
   }
@@ -170,7 +170,7 @@ class Proof {
       for (int chunk : group(i).chunks) {
         const StepOp op = group(i).op;
         if (is_receive(op)) held_[chunk] = received(i, chunk);
-        const Value result = (op == StepOp::send_staged ? staged_ : held_)[chunk];
+        const RankedValue result = (op == StepOp::send_staged ? staged_ : held_)[chunk];
         if (result.sum == kNothing) return false;
         if (op == StepOp::stage) staged_[chunk] = result;
       }
@@ -178,9 +178,9 @@ class Proof {
   }
 
   // Lent chunks are not written, so a sender still holds what it has sent.
-  Value received(int i, int chunk) {
+  RankedValue received(int i, int chunk) {
     const FewInts& peers = group(i).peers;
-    std::vector<Value> terms;
+    std::vector<RankedValue> terms;
     for (std::size_t t = 0; t < peers.size(); ++t) {
       const int send = met_[i][t];
       const bool is_copy = send >= 0 && group(send).op == StepOp::send_staged;
@@ -192,12 +192,12 @@ class Proof {
 
   // Nothing if a term has no value, or a contribution occurs twice. If every rank adds the peers'
   // own contributions to it, all of them and in ascending order, then all make the same sum.
-  Value sum_of(const std::vector<Value>& terms, const FewInts& peers, bool ascending) {
+  RankedValue sum_of(const std::vector<RankedValue>& terms, const FewInts& peers, bool ascending) {
     std::vector<int> contributions;
     std::vector<bool> is_in(plan_.world_size, false);
     for (std::size_t t = 0; t < terms.size(); ++t) {
       if (terms[t].sum == kNothing) return {};
-      ascending = ascending && terms[t] == Value{kContribution, peers[t]};
+      ascending = ascending && terms[t] == RankedValue{kContribution, peers[t]};
       for (int rank : sums_[terms[t].sum]) {
         contributions.push_back(ranks(terms[t].rank)[rank]);
         if (is_in[contributions.back()]) return {};
@@ -217,7 +217,7 @@ class Proof {
 
   bool keeps_promise() const {
     for (int chunk = 0; chunk < plan_.num_chunks; ++chunk) {
-      const Value held = held_[chunk];
+      const RankedValue held = held_[chunk];
       switch (plan_.collective) {
         case Collective::all_reduce:
           if (!is_complete(sums_[held.sum])) return false;
@@ -229,7 +229,7 @@ class Proof {
           if (owner(plan_, chunk) == 0 && !is_complete(sums_[held.sum])) return false;
           break;
         default:
-          if (held != Value{kContribution, owner(plan_, chunk)}) return false;
+          if (held != RankedValue{kContribution, owner(plan_, chunk)}) return false;
       }
     }
     return true;
@@ -241,15 +241,15 @@ class Proof {
   std::vector<int> back_;              // (world_size) the rank that each one's renaming takes to 0
   std::vector<std::vector<int>> met_;  // (list) a receive's: the send of each term, -1 for rank 0's
   std::vector<int> taken_at_;          // (list) a send's: where the receiver takes it
-  std::vector<std::vector<int>> sums_;  // the contributions in each, as the rank 0 makes it
-  std::vector<Value> held_, staged_;    // (num_chunks) by rank 0
+  std::vector<std::vector<int>> sums_;      // the contributions in each, as the rank 0 makes it
+  std::vector<RankedValue> held_, staged_;  // (num_chunks) by rank 0
 };
 
 }  // namespace
 
 bool is_proved_by_symmetry(const CollectivePlan& first, const PlanOfRank& plan_of, int slots) {
   const auto symmetry = find_symmetry(first, plan_of);
-  return symmetry && Proof(first, *symmetry, slots).run();
+  return symmetry && SymmetricProof(first, *symmetry, slots).run();
 }
 
 }  // namespace ringrad

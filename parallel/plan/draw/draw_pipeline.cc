@@ -12,7 +12,7 @@ namespace ringrad {
 namespace {
 
 // Pixels.
-constexpr double kLeft = 84, kChart = 900, kRight = 28, kRow = 26, kRowGap = 4, kCharacter = 7.5;
+constexpr double kLeft = 84, kChart = 900, kRight = 28, kRow = 26, kBarGap = 4, kLetter = 7.5;
 constexpr double kTitle_y = 30, kLegend_y = 58, kPanels_y = 88, kPanelTitle = 24, kPanelGap = 22;
 
 // Colours that also colour-blind readers tell apart (Okabe and Ito 2008), with dark text on all.
@@ -24,7 +24,7 @@ constexpr const char* kClasses[] = {"forward", "backward", "input", "weight"};
 constexpr const char* kLegends[] = {"forward", "backward", "backward of the input",
                                     "backward of the weights"};
 
-constexpr char kStyle[] = R"(
+constexpr char kPipelineStyle[] = R"(
 .title { font-size: 16px; font-weight: 600; }
 .panel { font-weight: 600; }
 .number { font-size: 11px; fill: #111111; }
@@ -88,7 +88,7 @@ class Picture {
         ops_(ops_of(plan)),
         total_s_(total_s > 0 ? total_s : 1),
         unit_(unit_for(total_s_, drawing.unit)),
-        svg_(kStyle + colours(stages_per_device_, ops_), kHatching) {
+        svg_(kPipelineStyle + colours(stages_per_device_, ops_), kHatching) {
     svg_.text("ink title", kLeft, kTitle_y, drawing.title.empty() ? title() : drawing.title);
     add_legend();
   }
@@ -106,7 +106,7 @@ class Picture {
       for (std::size_t i = 0; i < plan_.actions[device].size(); ++i)
         if (is_compute(plan_.actions[device][i].op))
           add_box(plan_.actions[device][i], times.spans[device][i]);
-      y_ += kRow + kRowGap;
+      y_ += kRow + kBarGap;
     }
     y_ += kPanelGap;
   }
@@ -145,7 +145,7 @@ class Picture {
     double x = kLeft;
     const auto say = [&](const std::string& text) {
       svg_.text("ink", x + 4, kLegend_y, text);
-      x += 28 + kCharacter * static_cast<double>(text.size());
+      x += 28 + kLetter * static_cast<double>(text.size());
     };
     for (const PipelineOp op : ops_) {
       for (int k = 0; k < stages_per_device_; ++k, x += kSwatch + 2)
@@ -166,7 +166,7 @@ class Picture {
                   std::to_string(micro_batch) + ": " + in_unit(span.start_s) + " to " +
                   in_unit(span.end_s));
     const std::string number = std::to_string(micro_batch);
-    if (box.width >= kCharacter * static_cast<double>(number.size()) + 2)
+    if (box.width >= kLetter * static_cast<double>(number.size()) + 2)
       svg_.text("number", box.x + box.width / 2, box.y + kRow / 2 + 4, number, Anchor::middle);
   }
 

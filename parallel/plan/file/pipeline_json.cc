@@ -15,9 +15,10 @@ namespace {
 using nlohmann::json;
 using enum PipelineOp;
 
-constexpr char kWhat[] = "pipeline run";
-constexpr PipelineOp kOps[] = {forward,         backward,        backward_input, backward_weight,
-                               send_activation, recv_activation, send_gradient,  recv_gradient};
+constexpr char kRun[] = "pipeline run";
+constexpr PipelineOp kPipelineOps[] = {forward,         backward,        backward_input,
+                                       backward_weight, send_activation, recv_activation,
+                                       send_gradient,   recv_gradient};
 
 PipelinePlan empty_plan_of(const JsonFields& fields) {
   const int num_devices = fields.integer("num_devices"), num_stages = fields.integer("num_stages");
@@ -33,7 +34,7 @@ PipelinePlan empty_plan_of(const JsonFields& fields) {
 }
 
 PipelineAction action_of(const JsonFields& fields, const PipelinePlan& plan, int device) {
-  const PipelineAction action{fields.one_of("op", kOps), fields.integer("stage"),
+  const PipelineAction action{fields.one_of("op", kPipelineOps), fields.integer("stage"),
                               fields.integer("micro_batch")};
   if (action.stage < 0 || action.stage >= plan.num_stages || plan.device_of(action.stage) != device)
     fields.fail("stage", "be one of device " + std::to_string(device),
@@ -76,13 +77,13 @@ std::string to_json(const PipelineRun& run) {
     out << "\n    ]";
   }
   out << "\n  ]\n}\n";
-  return readable_text(kWhat, std::move(out).str());
+  return readable_text(kRun, std::move(out).str());
 }
 
 PipelineRun pipeline_run_from_json(std::string_view text) {
-  const json root = parse_json(kWhat, text);
+  const json root = parse_json(kRun, text);
   const JsonFields fields(
-      root, kWhat, "", {"schedule", "num_devices", "num_stages", "num_micro_batches", "devices"});
+      root, kRun, "", {"schedule", "num_devices", "num_stages", "num_micro_batches", "devices"});
   PipelineRun run{.plan = empty_plan_of(fields), .times = {}};
   const json& devices = fields.array("devices");
   std::vector<std::vector<PipelineTimes::Span>> spans(devices.size());
@@ -91,7 +92,7 @@ PipelineRun pipeline_run_from_json(std::string_view text) {
     if (!devices[device].is_array())
       fields.fail(of_device, "be a list", devices[device].type_name());
     for (std::size_t i = 0; i < devices[device].size(); ++i) {
-      const JsonFields action(devices[device][i], kWhat, of_device + "[" + std::to_string(i) + "].",
+      const JsonFields action(devices[device][i], kRun, of_device + "[" + std::to_string(i) + "].",
                               {"op", "stage", "micro_batch", "start_s", "end_s"});
       run.plan.actions[device].push_back(action_of(action, run.plan, static_cast<int>(device)));
       spans[device].push_back({action.number("start_s"), action.number("end_s")});

@@ -11,10 +11,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr StepOp kOps[] = {StepOp::send, StepOp::recv, StepOp::recv_reduce, StepOp::stage,
-                           StepOp::send_staged};
+constexpr StepOp kStepOps[] = {StepOp::send, StepOp::recv, StepOp::recv_reduce, StepOp::stage,
+                               StepOp::send_staged};
 
-constexpr char kWhat[] = "collective plan";
+constexpr char kPlan[] = "collective plan";
 
 }  // namespace
 
@@ -33,12 +33,12 @@ std::string to_json(const CollectivePlan& plan) {
     separator = ",\n";
   }
   out << "\n  ]\n}\n";
-  return readable_text(kWhat, std::move(out).str());
+  return readable_text(kPlan, std::move(out).str());
 }
 
 CollectivePlan collective_plan_from_json(std::string_view text) {
-  const json root = parse_json(kWhat, text);
-  const JsonFields fields(root, kWhat, "",
+  const json root = parse_json(kPlan, text);
+  const JsonFields fields(root, kPlan, "",
                           {"collective", "algorithm", "world_size", "num_chunks", "root", "steps"});
   CollectivePlan plan;
   plan.collective = fields.one_of("collective", kCollectives);
@@ -48,9 +48,9 @@ CollectivePlan collective_plan_from_json(std::string_view text) {
   plan.root = fields.integer("root");
   const json& steps = fields.array("steps");
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const JsonFields step(steps[i], kWhat, "steps[" + std::to_string(i) + "].",
+    const JsonFields step(steps[i], kPlan, "steps[" + std::to_string(i) + "].",
                           {"step", "rank", "op", "chunk", "peers"});
-    plan.steps.push_back({step.integer("step"), step.integer("rank"), step.one_of("op", kOps),
+    plan.steps.push_back({step.integer("step"), step.integer("rank"), step.one_of("op", kStepOps),
                           step.integer("chunk"), step.integers("peers")});
   }
   return plan;

@@ -3,10 +3,14 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
 namespace ringrad {
+
+/// True for what a cost may be.
+inline bool is_cost(double value) { return value >= 0 && std::isfinite(value); }
 
 /// For one micro-batch, on one device that runs layers one after another.
 struct LayerCost {

@@ -23,8 +23,6 @@ void require(bool condition, const Parts&... parts) {
   throw std::invalid_argument(std::move(text).str());
 }
 
-bool is_cost(double value) { return std::isfinite(value) && value >= 0; }
-
 // Prefix sums: sums[e] - sums[b] is the sum of what(layer) over [b, e).
 template <class What>
 std::vector<double> prefix_sums(const std::vector<LayerCost>& layers, What what) {

@@ -22,8 +22,6 @@ void require(bool holds, const std::string& what, const std::string& got) {
   if (!holds) throw std::invalid_argument("predict_step: " + what + "; got " + got);
 }
 
-bool is_cost(double value) { return value >= 0 && std::isfinite(value); }
-
 void check_layers(const TrainingSetup& setup) {
   require(!setup.layers.empty(), "there must be a layer", "none");
   for (const LayerCost& layer : setup.layers)
