@@ -8,13 +8,15 @@ keep their names and defaults. Some have another form in Python:
 
     Where where                    left out: the line of the Python caller
     const XOptions& options        keyword arguments, one for each field
+    PerAxis<2> stride              a number for both axes, or one for each
     const Tensor& bias = {}        may be None, as may be every further tensor of a function that says "undefined"
     Generator& generator = ...     may be None, which means the thread's generator
     Device device = ...            text; None means the thread's default device
     std::span<const T> list        any sequence
     std::function<...> f           any callable; what it returns is checked
 
-A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x).
+A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x). A template's names, as in
+`using Conv2d = Conv<2>;`, become classes.
 
 The headers are ours, so this reads as much C++ as they contain, and no more. SKIPPED lists which functions and classes
 Python does not get. Layers get no methods of their own, such as LSTM's run() (README.md).
@@ -54,6 +56,10 @@ SKIPPED = {
     'plan_shape_check': 'part of plan_check',
     'is_compute': "for plans' authors",
     'chunk_range': "for plans' authors",
+    'adds': "for plans' authors",
+    'contributor': 'for proved plans only',
+    'first_integers': "for plans' authors",
+    'has_messages': "for plans' authors",
 }
 SKIPPED_CLASSES = {
     'CapturedStep': 'for kernels of GPUs, which are called from C++',
@@ -70,10 +76,10 @@ PLAN = [f'parallel/plan/{name}.h' for name in (
     'predict/collective_cost', 'draw/draw_collective', 'file/plan_json', 'pipeline/pipeline_plan',
     'pipeline/pipeline_schedules', 'pipeline/pipeline_check', 'predict/pipeline_cost', 'draw/draw_pipeline',
     'file/pipeline_json')]
-ENUMS = {'CausalAlignment': 'kernels/attention/attention_options', 'DType': 'core/dtype', 'Layout': 'core/shape',
+ENUMS = {'CausalAlignment': 'kernels/problem/attention_options', 'DType': 'core/dtype', 'Layout': 'core/base/shape',
          'Reduction': 'kernels/loss/loss_reduction', 'Interpolation': 'kernels/pool/resample', 'Fan': 'nn/init',
          'PadMode': 'autograd/shape/pad', 'Indexing': 'autograd/shape/repeat',
-         'ReduceOp': 'parallel/comm/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
+         'ReduceOp': 'parallel/comm/common/reduce_op', 'Overlap': 'parallel/train/data_parallel/reducer',
          'Collective': 'parallel/plan/collective/collective_plan', 'Wiring': 'parallel/plan/predict/cost',
          'PipelineOp': 'parallel/plan/pipeline/pipeline_plan'}
 
@@ -138,6 +144,32 @@ def declarations(text, scope='ringrad'):
             doc, place = [], end + len(after) + 1
 
 
+TEMPLATE = re.compile(r'((?:///.*\n)*)template <([^>]*)>\n((?:class|struct) (\w+))(?: : public (\w+)(?:<.*>)?)? {')
+
+
+def with_instances(text):
+    """A header, with a class in place of each `using Conv2d = Conv<2>;`. It also has the members of a base that is a
+    template."""
+    templates = {}
+    for found in TEMPLATE.finditer(text):
+        doc, parameters, head, name, base = found.groups()
+        body = text[found.end():end_of_block(text, found.end() - 1)]
+        if base in templates:
+            base, body = templates[base][-2], templates[base][-1] + body
+        templates[name] = doc, [parameter.split()[-1] for parameter in split(parameters)], head, base, body
+
+    def instance(alias):
+        if alias[2] not in templates:
+            return alias[0]
+        doc, parameters, head, base, body = templates[alias[2]]
+        made = f'{head}{f" : public {base}" if base else ""} {{{body}}};'
+        for parameter, argument in zip(parameters, split(alias[3])):
+            made = re.sub(rf'\b{parameter}\b', argument, made)
+        return f'///\n{doc}' * bool(doc) + re.sub(rf'\b{alias[2]}\b', alias[1], made)
+
+    return re.sub(r'using (\w+) = (\w+)<([^>]*)>;', instance, text)
+
+
 class Parameter:
     """A C++ parameter, and what stands for it in Python."""
 
@@ -145,6 +177,9 @@ class Parameter:
         declared, _, self.default = (part.strip() for part in text.partition(' = '))
         self.type, _, self.name = declared.rpartition(' ')
         self.bare = self.type.removeprefix('const ').rstrip('&*')
+        self.axes = re.fullmatch(r'PerAxis<(\d)>', self.bare)
+        if self.axes:
+            self.type = self.bare = f'std::array<std::int64_t, {self.axes[1]}>'
         self.is_pointer = self.type.endswith('*')
         self.nullable = self.is_pointer or self.default.startswith('default_') or self.bare == 'Tensor' and (
             may_be_none or self.default == '{}')
@@ -165,6 +200,8 @@ class Parameter:
             return f'"{self.name}"_a = nb::none()'
         exact = '.noconvert()' * (self.bare.split('::')[-1] in ENUMS)  # an enumeration is no number
         value = '' if self.default == '{}' else self.default.strip('{}')
+        if self.axes:
+            value = f'{self.axes[0]}({value})'
         braces = '{}' if self.default.startswith('{') else '()'
         taken = self.taken().rpartition(' ')[0].removeprefix('const ').rstrip('&')
         return f'"{self.name}"_a{exact}' + (f' = {taken}{braces[0]}{value}{braces[1]}' if self.default else '')
@@ -187,14 +224,15 @@ class Headers:
         self.options = {}  # by scope and name: the fields, and what is said about each
         self.function_types = set()  # names of types that are a std::function
         for path in sorted((include / 'ringrad').rglob('*.h')):
-            self.function_types.update(re.findall(r'^using (\w+) = std::function<', path.read_text(), re.MULTILINE))
-            for scope, _, head, body in declarations(path.read_text()):
-                if re.fullmatch(r'struct \w*Options', head):
-                    self.options[scope, head.split()[1]] = [
+            text = with_instances(path.read_text())
+            self.function_types.update(re.findall(r'^using (\w+) = std::function<', text, re.MULTILINE))
+            for scope, _, head, body in declarations(text):
+                if re.fullmatch(r'(template <std::size_t N> )?struct \w*Options', head):
+                    self.options[scope, head.split()[-1]] = [
                         (field, doc) for _, doc, field, _ in declarations(body) if '(' not in field.split(' = ')[0]]
 
     def read(self, name):
-        return (self.include / 'ringrad' / name).read_text()
+        return with_instances((self.include / 'ringrad' / name).read_text())
 
     def included(self, header, folder):
         return [f'{folder}/{name}' for name in re.findall(rf'"ringrad/{folder}/([\w/]+\.h)"', self.read(header))]
@@ -210,23 +248,24 @@ class Headers:
         for position, text in enumerate(split(parameters)):
             one = Parameter(text, position > 0 and 'undefined' in doc)
             where = one.bare == 'Where' or one.name == 'Where'
-            known = [name for name in (scope, 'ringrad') if (name, one.bare.split('::')[-1]) in self.options]
+            options, axes = re.fullmatch(r'(?:.*::)?(\w*)(?:<(\d)>)?.*', one.bare).groups()
+            known = [name for name in (scope, 'ringrad') if (name, options) in self.options]
             if where:
                 given.append('where')
-            elif known and one.bare.endswith('Options'):
-                struct = 'ringrad' if '::' in one.bare else known[0], one.bare.split('::')[-1]
+            elif known and options.endswith('Options'):
+                struct = 'ringrad' if '::' in one.bare else known[0], options
                 defaults = dict(re.findall(r'\.(\w+) = ([^,}]+)', one.default))
                 settings = []
                 notes.append('nb::kw_only()')
                 for field, note in self.options[struct]:
-                    field = Parameter(field, False)
+                    field = Parameter(field.replace('<N>', f'<{axes}>'), False)
                     field.default = defaults.get(field.name, field.default)
                     if not any(name.endswith(f' {field.name}') for name in taken):
                         taken.append(field.taken())
                         notes.append(field.annotation())
                         options_docs += [f'  {field.name}: {note}'] if note else []
                         settings.append(f'.{field.name} = {field.given()}')
-                given.append(f'{"::".join(struct)}{{{", ".join(settings)}}}')
+                given.append(f'{"::".join(struct)}{f"<{axes}>" * bool(axes)}{{{", ".join(settings)}}}')
             else:
                 taken.append(one.taken())
                 notes.append(one.annotation())

@@ -54,7 +54,11 @@ class GenerateTest(unittest.TestCase):
     def test_every_layer_optimizer_and_other_class_is_bound(self):
         missing, count = [], 0
         for header, text in headers('nn'):
-            for name in re.findall(r'^class (\w+)(?: : public \w+)? {', text, re.MULTILINE):
+            classes = re.findall(r'(template <.*>\n)?^class (\w+)(?: : public \w+(?:<.*>)?)? {', text, re.MULTILINE)
+            templates = [name for template, name in classes if template]
+            names = [name for template, name in classes if not template]
+            names += re.findall(rf'^using (\w+) = (?:{"|".join(templates)})<', text, re.MULTILINE) if templates else []
+            for name in names:
                 count += 1
                 if name not in generate.SKIPPED_CLASSES and f'(m, "{name}"' not in self.written['nn']:
                     missing.append(f'{header}: {name}')

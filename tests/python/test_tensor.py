@@ -132,6 +132,8 @@ class Values(unittest.TestCase):
         self.assertEqual(rr.max_pool2d(x, kernel=4, stride=4).shape, (1, 2, 2, 2))
         self.assertEqual(rr.interpolate(x, scale=0.5).shape, (1, 2, 4, 4))
         self.assertEqual(rr.max_pool3d(rr.randn([1, 2, 4, 4, 4]), kernel=4, stride=4).shape, (1, 2, 1, 1, 1))
+        self.assertEqual(nn.Conv2d(2, 3, kernel=(1, 3), padding=(0, 1))(x).shape, (1, 3, 8, 8))
+        self.assertEqual(nn.MaxPool2d((2, 4), stride=(2, 4))(x).shape, (1, 2, 4, 2))
         for stride in ([2], [2, 2, 2], 2.5, '2', None):
             with self.subTest(stride=stride), self.assertRaises(TypeError):
                 rr.conv2d(x, w, stride=stride)
