@@ -7,6 +7,7 @@
 #include "ringrad/autograd/autocast.h"
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/split_backward.h"
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
@@ -40,21 +41,8 @@ void backward_first_half(BackwardContext& context, const Tensor& y,
                         where = context.where()] { rest->accumulate(where); });
 }
 
-// Resets the default generator to its state `then`, until the end of the scope.
-class RewoundGenerator {
- public:
-  explicit RewoundGenerator(const Generator& then)
-      : now_(std::exchange(default_generator(), then)) {}
-  ~RewoundGenerator() { default_generator() = now_; }
-  RewoundGenerator(const RewoundGenerator&) = delete;
-  RewoundGenerator& operator=(const RewoundGenerator&) = delete;
-
- private:
-  Generator now_;
-};
-
 // The numbers that generators of the function's own have drawn: their seeds and first counters. The
-// default generator is not among them, as RewoundGenerator resets it.
+// default generator is not among them, as backward resets it.
 struct Draw {
   const Generator* generator;  // only compared: it may be gone
   std::uint64_t seed, num_words, first;
@@ -63,19 +51,14 @@ struct Draw {
 // While it exists, sees the draws of this thread, and of those that do a part of its work
 // (parallel/train/common/caller_state.h). Watches may nest: an inner one asks the outer.
 class ScopedDrawWatch : public detail::DrawWatch {
- public:
-  ScopedDrawWatch() : outer_(std::exchange(detail::draw_watch, this)) {}
-  ~ScopedDrawWatch() override { detail::draw_watch = outer_; }
-  ScopedDrawWatch(const ScopedDrawWatch&) = delete;
-  ScopedDrawWatch& operator=(const ScopedDrawWatch&) = delete;
-
  protected:
   std::uint64_t draw(Generator& generator, std::uint64_t num_words) {
-    return outer_ ? outer_->reserve(generator, num_words) : generator.advance(num_words);
+    DrawWatch* const outer = scope_.before();
+    return outer ? outer->reserve(generator, num_words) : generator.advance(num_words);
   }
 
  private:
-  DrawWatch* const outer_;
+  const ScopedValue<DrawWatch*> scope_{detail::draw_watch, this};
 };
 
 class RecordedDraws final : public ScopedDrawWatch {
@@ -139,15 +122,11 @@ class RepeatedDraws final : public ScopedDrawWatch {
 class ScopedQuietTime {
  public:
   ScopedQuietTime(std::uint64_t after, Where where)
-      : time_{after, Storage::num_changes(), "activation_checkpoint", where},
-        outer_(std::exchange(detail::quiet_time, &time_)) {}
-  ~ScopedQuietTime() { detail::quiet_time = outer_; }
-  ScopedQuietTime(const ScopedQuietTime&) = delete;
-  ScopedQuietTime& operator=(const ScopedQuietTime&) = delete;
+      : time_{after, Storage::num_changes(), "activation_checkpoint", where} {}
 
  private:
   const detail::QuietTime time_;
-  const detail::QuietTime* const outer_;
+  const ScopedValue<const detail::QuietTime*> scope_{detail::quiet_time, &time_};
 };
 
 }  // namespace
@@ -193,7 +172,7 @@ Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor
                          "adds to the leaves that the segment uses; got grad()");
            Tensor again;
            {
-             const RewoundGenerator generator(before);
+             const ScopedValue rewound(default_generator(), before);
              const RepeatedDraws repeated(draws, context.where());
              const ScopedQuietTime quiet(num_changes, context.where());
              const EnableGradGuard guard;

@@ -33,7 +33,7 @@ namespace ringrad {
 /// Throws:  AutogradError from backward with create_graph, which is not supported; from grad(),
 ///          which must not change leaves; if an operand of a differentiable operator in f, or an
 ///          index or a mask that such an operator saves, was changed in place since the call; if f
-///          draws other random numbers
+///          draws other or more numbers from a generator of its own
 Tensor activation_checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& f,
                              const std::vector<Tensor>& inputs, Where where = Where::current());
 

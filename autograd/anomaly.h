@@ -12,6 +12,7 @@
 #include <span>
 
 #include "ringrad/autograd/node.h"
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {
@@ -26,17 +27,8 @@ void check_gradients(std::span<const Tensor> grad_inputs, const Node& node, Wher
 }  // namespace detail
 
 /// Switches the checks of this thread on, or off, until the end of the scope.
-class DetectAnomaly {
- public:
-  explicit DetectAnomaly(bool enabled = true) : previous_(detail::detects_anomaly) {
-    detail::detects_anomaly = enabled;
-  }
-  ~DetectAnomaly() { detail::detects_anomaly = previous_; }
-  DetectAnomaly(const DetectAnomaly&) = delete;
-  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
-
- private:
-  bool previous_;
+struct DetectAnomaly : ScopedValue<bool> {
+  explicit DetectAnomaly(bool enabled = true) : ScopedValue(detail::detects_anomaly, enabled) {}
 };
 
 }  // namespace ringrad

@@ -23,6 +23,9 @@
 
 #pragma once
 
+#include <tuple>
+
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/core/tensor.h"
 
 namespace ringrad {
@@ -31,21 +34,14 @@ namespace detail {
 inline constinit thread_local DType autocast_dtype = DType::float32;
 }  // namespace detail
 
-class Autocast {
- public:
+struct Autocast : ScopedValue<DType> {
   /// float32 switches autocasting off until the end of the scope.
   /// Throws DTypeError unless float16, bfloat16 or float32.
-  explicit Autocast(DType dtype, Where where = Where::current()) : before_(detail::autocast_dtype) {
+  explicit Autocast(DType dtype, Where where = Where::current())
+      : ScopedValue(detail::autocast_dtype, dtype) {
     RINGRAD_CHECK(math_dtype(dtype) == DType::float32, DTypeError, where,
                   "Autocast: the dtype must be bfloat16, float16 or float32; got ", dtype);
-    detail::autocast_dtype = dtype;
   }
-  ~Autocast() { detail::autocast_dtype = before_; }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  DType before_;
 };
 
 // -- For operators --------------------------------------------------------------------------------
@@ -60,5 +56,25 @@ Tensor narrowed(const Tensor& x, Where where);
 
 /// x in float32 if it is a 16-bit float.
 Tensor widened(const Tensor& x, Where where);
+
+namespace detail {
+template <class F, class... Tensors>
+auto without_autocast(F&& f, const std::tuple<Tensors...>& x) {
+  const Autocast off(DType::float32);
+  return std::apply(f, x);
+}
+}  // namespace detail
+
+/// f of the narrowed tensors, with autocasting switched off.
+template <class F, class... Tensors>
+auto with_narrowed(Where where, F&& f, const Tensors&... x) {
+  return detail::without_autocast(f, std::tuple{narrowed(x, where)...});
+}
+
+/// f of the widened tensors, with autocasting switched off.
+template <class F, class... Tensors>
+auto with_widened(Where where, F&& f, const Tensors&... x) {
+  return detail::without_autocast(f, std::tuple{widened(x, where)...});
+}
 
 }  // namespace ringrad

@@ -8,22 +8,14 @@ namespace ringrad {
 
 Tensor expand(const Tensor& x, const Shape& shape, Where where) {
   if (x.shape(where) == shape) return x;
-  Tensor y = view::expand(x, shape, where);
-  if (needs_grad(x))
-    record("expand", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {
-      context.set(0, sum_to(context.grad_output(), shape));
-    });
-  return y;
+  return record_linear("expand", where, view::expand(x, shape, where), x,
+                       [shape = x.shape()](const Tensor& grad) { return sum_to(grad, shape); });
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {
   if (x.shape(where) == shape) return x;
-  Tensor y = kernels::sum_to(x, shape, where);
-  if (needs_grad(x))
-    record("sum_to", where, y, {&x}, [shape = x.shape()](BackwardContext& context) {
-      context.set(0, expand(context.grad_output(), shape));
-    });
-  return y;
+  return record_linear("sum_to", where, kernels::sum_to(x, shape, where), x,
+                       [shape = x.shape()](const Tensor& grad) { return expand(grad, shape); });
 }
 
 }  // namespace ringrad

@@ -225,15 +225,21 @@ Tensor clamp(const Tensor& x, Scalar low, Scalar high, Where where) {
   return unary(ops::Clamp(low, high), x, where);
 }
 
-Tensor add(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Add>(a, b, where); }
-Tensor add(const Tensor& a, Scalar b, Where where) { return right<ops::Add>(a, b, where); }
-Tensor sub(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Sub>(a, b, where); }
-Tensor sub(const Tensor& a, Scalar b, Where where) { return right<ops::Sub>(a, b, where); }
+#define RINGRAD_BINARY(name, Op)                               \
+  Tensor name(const Tensor& a, const Tensor& b, Where where) { \
+    return binary<ops::Op>(a, b, where);                       \
+  }                                                            \
+  Tensor name(const Tensor& a, Scalar b, Where where) { return right<ops::Op>(a, b, where); }
+RINGRAD_BINARY(add, Add)
+RINGRAD_BINARY(sub, Sub)
+RINGRAD_BINARY(mul, Mul)
+RINGRAD_BINARY(div, Div)
+RINGRAD_BINARY(floor_divide, FloorDivide)
+RINGRAD_BINARY(remainder, Remainder)
+RINGRAD_BINARY(maximum, Maximum)
+RINGRAD_BINARY(minimum, Minimum)
+#undef RINGRAD_BINARY
 Tensor sub(Scalar a, const Tensor& b, Where where) { return left<ops::Sub>(a, b, where); }
-Tensor mul(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Mul>(a, b, where); }
-Tensor mul(const Tensor& a, Scalar b, Where where) { return right<ops::Mul>(a, b, where); }
-Tensor div(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Div>(a, b, where); }
-Tensor div(const Tensor& a, Scalar b, Where where) { return right<ops::Div>(a, b, where); }
 Tensor div(Scalar a, const Tensor& b, Where where) { return left<ops::Div>(a, b, where); }
 Tensor pow(const Tensor& a, const Tensor& b, Where where) { return binary<ops::Pow>(a, b, where); }
 Tensor pow(Scalar a, const Tensor& b, Where where) { return unary(ops::ScalarPow(a), b, where); }
@@ -243,62 +249,27 @@ Tensor pow(const Tensor& a, Scalar b, Where where) {
   if (b.to<double>() == 2 && keeps_dtype) return square(a, where);
   return unary(ops::PowScalar(b), a, where);
 }
-Tensor floor_divide(const Tensor& a, const Tensor& b, Where where) {
-  return binary<ops::FloorDivide>(a, b, where);
-}
-Tensor floor_divide(const Tensor& a, Scalar b, Where where) {
-  return right<ops::FloorDivide>(a, b, where);
-}
-Tensor remainder(const Tensor& a, const Tensor& b, Where where) {
-  return binary<ops::Remainder>(a, b, where);
-}
-Tensor remainder(const Tensor& a, Scalar b, Where where) {
-  return right<ops::Remainder>(a, b, where);
-}
 Tensor atan2(const Tensor& a, const Tensor& b, Where where) {
   return binary<ops::Atan2>(a, b, where);
 }
-Tensor maximum(const Tensor& a, const Tensor& b, Where where) {
-  return binary<ops::Maximum>(a, b, where);
-}
-Tensor maximum(const Tensor& a, Scalar b, Where where) { return right<ops::Maximum>(a, b, where); }
-Tensor minimum(const Tensor& a, const Tensor& b, Where where) {
-  return binary<ops::Minimum>(a, b, where);
-}
-Tensor minimum(const Tensor& a, Scalar b, Where where) { return right<ops::Minimum>(a, b, where); }
 
 Tensor bitwise_not(const Tensor& x, Where at) { return kernels::unary(ops::BitwiseNot(), x, at); }
-Tensor bitwise_and(const Tensor& a, const Tensor& b, Where where) {
-  return kernels::binary<ops::BitwiseAnd>(a, b, where);
-}
-Tensor bitwise_and(const Tensor& a, Scalar b, Where where) {
-  return without_history<ops::BitwiseAnd>(a, b, where);
-}
-Tensor bitwise_or(const Tensor& a, const Tensor& b, Where where) {
-  return kernels::binary<ops::BitwiseOr>(a, b, where);
-}
-Tensor bitwise_or(const Tensor& a, Scalar b, Where where) {
-  return without_history<ops::BitwiseOr>(a, b, where);
-}
-Tensor bitwise_xor(const Tensor& a, const Tensor& b, Where where) {
-  return kernels::binary<ops::BitwiseXor>(a, b, where);
-}
-Tensor bitwise_xor(const Tensor& a, Scalar b, Where where) {
-  return without_history<ops::BitwiseXor>(a, b, where);
-}
 
-Tensor eq(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Eq>(a, b, at); }
-Tensor eq(const Tensor& a, Scalar b, Where where) { return compare<ops::Eq>(a, b, where); }
-Tensor ne(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ne>(a, b, at); }
-Tensor ne(const Tensor& a, Scalar b, Where where) { return compare<ops::Ne>(a, b, where); }
-Tensor lt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Lt>(a, b, at); }
-Tensor lt(const Tensor& a, Scalar b, Where where) { return compare<ops::Lt>(a, b, where); }
-Tensor le(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Le>(a, b, at); }
-Tensor le(const Tensor& a, Scalar b, Where where) { return compare<ops::Le>(a, b, where); }
-Tensor gt(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Gt>(a, b, at); }
-Tensor gt(const Tensor& a, Scalar b, Where where) { return compare<ops::Gt>(a, b, where); }
-Tensor ge(const Tensor& a, const Tensor& b, Where at) { return kernels::binary<ops::Ge>(a, b, at); }
-Tensor ge(const Tensor& a, Scalar b, Where where) { return compare<ops::Ge>(a, b, where); }
+#define RINGRAD_UNRECORDED(name, Op, with_number)              \
+  Tensor name(const Tensor& a, const Tensor& b, Where where) { \
+    return kernels::binary<ops::Op>(a, b, where);              \
+  }                                                            \
+  Tensor name(const Tensor& a, Scalar b, Where where) { return with_number<ops::Op>(a, b, where); }
+RINGRAD_UNRECORDED(bitwise_and, BitwiseAnd, without_history)
+RINGRAD_UNRECORDED(bitwise_or, BitwiseOr, without_history)
+RINGRAD_UNRECORDED(bitwise_xor, BitwiseXor, without_history)
+RINGRAD_UNRECORDED(eq, Eq, compare)
+RINGRAD_UNRECORDED(ne, Ne, compare)
+RINGRAD_UNRECORDED(lt, Lt, compare)
+RINGRAD_UNRECORDED(le, Le, compare)
+RINGRAD_UNRECORDED(gt, Gt, compare)
+RINGRAD_UNRECORDED(ge, Ge, compare)
+#undef RINGRAD_UNRECORDED
 
 Tensor logical_and(const Tensor& a, const Tensor& b, Where where) {
   return kernels::binary<ops::LogicalAnd>(a, b, where);

@@ -6,36 +6,20 @@ namespace ringrad {
 
 Tensor operator-(Located x) { return neg(x.tensor, x.where); }
 
-Tensor operator+(Located a, Located b) { return add(a.tensor, b.tensor, a.where); }
-Tensor operator+(Located a, Scalar b) { return add(a.tensor, b, a.where); }
-Tensor operator+(Scalar a, Located b) { return add(b.tensor, a, b.where); }
-Tensor operator-(Located a, Located b) { return sub(a.tensor, b.tensor, a.where); }
-Tensor operator-(Located a, Scalar b) { return sub(a.tensor, b, a.where); }
-Tensor operator-(Scalar a, Located b) { return sub(a, b.tensor, b.where); }
-Tensor operator*(Located a, Located b) { return mul(a.tensor, b.tensor, a.where); }
-Tensor operator*(Located a, Scalar b) { return mul(a.tensor, b, a.where); }
-Tensor operator*(Scalar a, Located b) { return mul(b.tensor, a, b.where); }
-Tensor operator/(Located a, Located b) { return div(a.tensor, b.tensor, a.where); }
-Tensor operator/(Located a, Scalar b) { return div(a.tensor, b, a.where); }
-Tensor operator/(Scalar a, Located b) { return div(a, b.tensor, b.where); }
-
-Tensor operator==(Located a, Located b) { return eq(a.tensor, b.tensor, a.where); }
-Tensor operator==(Located a, Scalar b) { return eq(a.tensor, b, a.where); }
-Tensor operator==(Scalar a, Located b) { return eq(b.tensor, a, b.where); }
-Tensor operator!=(Located a, Located b) { return ne(a.tensor, b.tensor, a.where); }
-Tensor operator!=(Located a, Scalar b) { return ne(a.tensor, b, a.where); }
-Tensor operator!=(Scalar a, Located b) { return ne(b.tensor, a, b.where); }
-Tensor operator<(Located a, Located b) { return lt(a.tensor, b.tensor, a.where); }
-Tensor operator<(Located a, Scalar b) { return lt(a.tensor, b, a.where); }
-Tensor operator<(Scalar a, Located b) { return gt(b.tensor, a, b.where); }
-Tensor operator<=(Located a, Located b) { return le(a.tensor, b.tensor, a.where); }
-Tensor operator<=(Located a, Scalar b) { return le(a.tensor, b, a.where); }
-Tensor operator<=(Scalar a, Located b) { return ge(b.tensor, a, b.where); }
-Tensor operator>(Located a, Located b) { return gt(a.tensor, b.tensor, a.where); }
-Tensor operator>(Located a, Scalar b) { return gt(a.tensor, b, a.where); }
-Tensor operator>(Scalar a, Located b) { return lt(b.tensor, a, b.where); }
-Tensor operator>=(Located a, Located b) { return ge(a.tensor, b.tensor, a.where); }
-Tensor operator>=(Located a, Scalar b) { return ge(a.tensor, b, a.where); }
-Tensor operator>=(Scalar a, Located b) { return le(b.tensor, a, b.where); }
+#define RINGRAD_OPERATOR(op, name, swapped)                                              \
+  Tensor operator op(Located a, Located b) { return name(a.tensor, b.tensor, a.where); } \
+  Tensor operator op(Located a, Scalar b) { return name(a.tensor, b, a.where); }         \
+  Tensor operator op(Scalar a, Located b) { return swapped; }
+RINGRAD_OPERATOR(+, add, add(b.tensor, a, b.where))
+RINGRAD_OPERATOR(-, sub, sub(a, b.tensor, b.where))
+RINGRAD_OPERATOR(*, mul, mul(b.tensor, a, b.where))
+RINGRAD_OPERATOR(/, div, div(a, b.tensor, b.where))
+RINGRAD_OPERATOR(==, eq, eq(b.tensor, a, b.where))
+RINGRAD_OPERATOR(!=, ne, ne(b.tensor, a, b.where))
+RINGRAD_OPERATOR(<, lt, gt(b.tensor, a, b.where))
+RINGRAD_OPERATOR(<=, le, ge(b.tensor, a, b.where))
+RINGRAD_OPERATOR(>, gt, lt(b.tensor, a, b.where))
+RINGRAD_OPERATOR(>=, ge, le(b.tensor, a, b.where))
+#undef RINGRAD_OPERATOR
 
 }  // namespace ringrad

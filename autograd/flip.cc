@@ -1,5 +1,7 @@
 #include "ringrad/autograd/flip.h"
 
+#include <utility>
+
 #include "ringrad/autograd/function.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/flip.h"
@@ -8,10 +10,8 @@ namespace ringrad {
 
 Tensor flip(const Tensor& x, const Shape& axes, Where where) {
   Tensor y = axes.empty() ? kernels::clone(x, where) : kernels::flip(x, axes, where);
-  if (needs_grad(x))
-    record("flip", where, y, {&x},
-           [axes](BackwardContext& context) { context.set(0, flip(context.grad_output(), axes)); });
-  return y;
+  return record_linear("flip", where, std::move(y), x,
+                       [axes](const Tensor& grad) { return flip(grad, axes); });
 }
 
 }  // namespace ringrad

@@ -67,6 +67,11 @@ template <std::invocable<BackwardContext&> F>
 void record(const char* name, Where where, std::span<const Tensor> outputs,
             std::span<const Tensor> inputs, F&& backward);
 
+/// Returns y, recorded as a linear function of x by its adjoint: grad_input = adjoint(grad_output).
+/// REQUIRES: what `adjoint` captures does not change, as shapes and options do not
+template <std::invocable<const Tensor&> F>
+Tensor record_linear(const char* name, Where where, Tensor y, const Tensor& x, F adjoint);
+
 // Implementation details follow.
 
 namespace detail {
@@ -128,6 +133,15 @@ void record(const char* name, Where where, std::span<const Tensor> outputs,
                                                 std::move(edges), std::forward<F>(backward));
   for (std::size_t k = 0; k < outputs.size(); ++k)
     set_history(outputs[k], node, static_cast<int>(k));
+}
+
+template <std::invocable<const Tensor&> F>
+Tensor record_linear(const char* name, Where where, Tensor y, const Tensor& x, F adjoint) {
+  if (needs_grad(x))
+    record(name, where, y, {&x}, [adjoint = std::move(adjoint)](BackwardContext& context) {
+      context.set(0, adjoint(context.grad_output()));
+    });
+  return y;
 }
 
 }  // namespace ringrad

@@ -4,20 +4,14 @@
 
 #pragma once
 
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/core/grad_mode.h"
 
 namespace ringrad {
 
 /// Sets the mode until the end of the scope.
-class GradMode {
- public:
-  explicit GradMode(bool enabled) : previous_(detail::grad_mode) { detail::grad_mode = enabled; }
-  ~GradMode() { detail::grad_mode = previous_; }
-  GradMode(const GradMode&) = delete;
-  GradMode& operator=(const GradMode&) = delete;
-
- private:
-  bool previous_;
+struct GradMode : ScopedValue<bool> {
+  explicit GradMode(bool enabled) : ScopedValue(detail::grad_mode, enabled) {}
 };
 
 struct NoGradGuard : GradMode {

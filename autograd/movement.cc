@@ -29,11 +29,9 @@ Tensor embed(const Tensor& x, const Kind& kind, std::int64_t axis, std::int64_t 
              std::int64_t end, std::int64_t step, Where where) {
   Tensor y = zeros(kind.shape, kind.options, where);
   kernels::copy_(view::slice(y, axis, start, end, step, where), x, where);
-  if (needs_grad(x))
-    record("embed", where, y, {&x}, [=](BackwardContext& context) {
-      context.set(0, slice(context.grad_output(), axis, start, end, step, where));
-    });
-  return y;
+  return record_linear("embed", where, std::move(y), x, [=](const Tensor& grad) {
+    return slice(grad, axis, start, end, step, where);
+  });
 }
 
 // y is a copy of x: the gradient passes through.

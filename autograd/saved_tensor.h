@@ -4,8 +4,11 @@
 //     x = ...            version 0
 //     y = square(x)      saves x at version 0
 //     add_(x, 1)         version 1
-//     sum(y).backward()  AutogradError: "... saved by square at model.cc:12 ...
-//                                       changed at train.cc:40"
+//     sum(y).backward()  AutogradError: "backward of square: the tensor ... saved at model.cc:12
+//                        must not change before backward; it was changed in place at train.cc:40"
+//
+// A version is set by whatever writes through Ringrad, and not by writes through a pointer that
+// data() has returned (Tensor::mark_changed()).
 //
 // An output is saved without its history, because its history owns the node, and the node would own
 // the output.

@@ -53,28 +53,28 @@ constexpr bool is_integral(DType dtype) { return dtype >= DType::int32 && dtype 
 /// bfloat16 gives float32. If only some operands have axes, promote() of tensor.h decides.
 DType promote(DType a, DType b);
 
+/// Each dtype with its C++ element type, for lists of cases and of explicit instantiations.
+#define RINGRAD_FOR_EACH_DTYPE(X) \
+  X(float32, float)               \
+  X(float64, double)              \
+  X(float16, float16)             \
+  X(bfloat16, bfloat16)           \
+  X(int32, std::int32_t)          \
+  X(int64, std::int64_t)          \
+  X(uint8, std::uint8_t)          \
+  X(bool_, bool)
+
 /// The DType of a C++ element type: dtype_of<float> == DType::float32.
 template <class T>
 inline constexpr DType dtype_of = [] {
-  if constexpr (std::is_same_v<T, float>)
-    return DType::float32;
-  else if constexpr (std::is_same_v<T, double>)
-    return DType::float64;
-  else if constexpr (std::is_same_v<T, float16>)
-    return DType::float16;
-  else if constexpr (std::is_same_v<T, bfloat16>)
-    return DType::bfloat16;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
-    return DType::int32;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
-    return DType::int64;
-  else if constexpr (std::is_same_v<T, std::uint8_t>)
-    return DType::uint8;
-  else {
-    static_assert(std::is_same_v<T, bool>, "no DType has this element type");
-    return DType::bool_;
-  }
+  static_assert(sizeof(T) == 0, "no DType has this element type");
+  return DType();
 }();
+#define RINGRAD_DTYPE_OF(dtype, T) \
+  template <>                      \
+  inline constexpr DType dtype_of<T> = DType::dtype;
+RINGRAD_FOR_EACH_DTYPE(RINGRAD_DTYPE_OF)
+#undef RINGRAD_DTYPE_OF
 
 /// The type of arithmetic on T: float for the 16-bit floats, else T itself.
 template <class T>
@@ -96,24 +96,11 @@ using AccumulateType = std::conditional_t<
 /// Calls `body.operator()<T>()` with the element type of `dtype`.
 template <class Body>
 constexpr decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::float32:
-      return body.template operator()<float>();
-    case DType::float64:
-      return body.template operator()<double>();
-    case DType::float16:
-      return body.template operator()<float16>();
-    case DType::bfloat16:
-      return body.template operator()<bfloat16>();
-    case DType::int32:
-      return body.template operator()<std::int32_t>();
-    case DType::int64:
-      return body.template operator()<std::int64_t>();
-    case DType::uint8:
-      return body.template operator()<std::uint8_t>();
-    case DType::bool_:
-      break;
-  }
+#define RINGRAD_CASE(dtype, T) \
+  case DType::dtype:           \
+    return body.template operator()<T>();
+  switch (dtype) { RINGRAD_FOR_EACH_DTYPE(RINGRAD_CASE) }
+#undef RINGRAD_CASE
   return body.template operator()<bool>();
 }
 

@@ -230,14 +230,10 @@ Tensor from_values(std::span<const T> values, const Shape& shape, Where where) {
   return to_device(result, default_device(), where);
 }
 
-template Tensor from_values(std::span<const float>, const Shape&, Where);
-template Tensor from_values(std::span<const double>, const Shape&, Where);
-template Tensor from_values(std::span<const float16>, const Shape&, Where);
-template Tensor from_values(std::span<const bfloat16>, const Shape&, Where);
-template Tensor from_values(std::span<const std::int32_t>, const Shape&, Where);
-template Tensor from_values(std::span<const std::int64_t>, const Shape&, Where);
-template Tensor from_values(std::span<const std::uint8_t>, const Shape&, Where);
-template Tensor from_values(std::span<const bool>, const Shape&, Where);
+#define RINGRAD_INSTANTIATE(dtype, T) \
+  template Tensor from_values(std::span<const T>, const Shape&, Where);
+RINGRAD_FOR_EACH_DTYPE(RINGRAD_INSTANTIATE)
+#undef RINGRAD_INSTANTIATE
 
 template <class T>
 Tensor tensor(const std::vector<T>& values, Where where) {
@@ -247,14 +243,9 @@ Tensor tensor(const std::vector<T>& values, Where where) {
   return to_device(result, default_device(), where);
 }
 
-template Tensor tensor(const std::vector<float>&, Where);
-template Tensor tensor(const std::vector<double>&, Where);
-template Tensor tensor(const std::vector<float16>&, Where);
-template Tensor tensor(const std::vector<bfloat16>&, Where);
-template Tensor tensor(const std::vector<std::int32_t>&, Where);
-template Tensor tensor(const std::vector<std::int64_t>&, Where);
-template Tensor tensor(const std::vector<std::uint8_t>&, Where);
-template Tensor tensor(const std::vector<bool>&, Where);
+#define RINGRAD_INSTANTIATE(dtype, T) template Tensor tensor(const std::vector<T>&, Where);
+RINGRAD_FOR_EACH_DTYPE(RINGRAD_INSTANTIATE)
+#undef RINGRAD_INSTANTIATE
 
 Tensor tensor(const Values& values, DType dtype, Where where) {
   Shape shape;

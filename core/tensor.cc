@@ -66,14 +66,9 @@ std::vector<T> Tensor::to_vector(Where where) const {
   return values;
 }
 
-template std::vector<float> Tensor::to_vector(Where) const;
-template std::vector<double> Tensor::to_vector(Where) const;
-template std::vector<float16> Tensor::to_vector(Where) const;
-template std::vector<bfloat16> Tensor::to_vector(Where) const;
-template std::vector<std::int32_t> Tensor::to_vector(Where) const;
-template std::vector<std::int64_t> Tensor::to_vector(Where) const;
-template std::vector<std::uint8_t> Tensor::to_vector(Where) const;
-template std::vector<bool> Tensor::to_vector(Where) const;
+#define RINGRAD_INSTANTIATE(dtype, T) template std::vector<T> Tensor::to_vector(Where) const;
+RINGRAD_FOR_EACH_DTYPE(RINGRAD_INSTANTIATE)
+#undef RINGRAD_INSTANTIATE
 
 void Tensor::set_data(const Tensor& data, Where where) const {
   RINGRAD_CHECK(shape(where) == data.shape(where), ShapeError, where,

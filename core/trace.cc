@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "ringrad/core/base/locked.h"
 #include "ringrad/core/file/quiet_writes.h"
 
 namespace ringrad {
@@ -194,9 +195,8 @@ const bool is_asked_for = [] {
 
 void trace_to(const std::string& path, Where where) {
   end_trace(where);
-  Tracer& all = tracer();
-  const std::lock_guard lock(all.mutex);
-  all.file = std::make_unique<TraceFile>(std::fopen(path.c_str(), "w"), path, where);
+  const Locked all(tracer());
+  all->file = std::make_unique<TraceFile>(std::fopen(path.c_str(), "w"), path, where);
   detail::is_tracing = true;
 }
 
@@ -226,10 +226,9 @@ int trace_group() { return thread_name.first; }
 
 void trace_span(const std::string& name, const char* category, TraceClock::time_point begin,
                 TraceClock::time_point end, const std::string& args) {
-  Tracer& all = tracer();
-  const std::lock_guard lock(all.mutex);
-  all.make_file();
-  if (all.file && !all.file->is_damaged()) all.file->write(name, category, begin, end, args);
+  const Locked all(tracer());
+  all->make_file();
+  if (all->file && !all->file->is_damaged()) all->file->write(name, category, begin, end, args);
 }
 
 }  // namespace ringrad

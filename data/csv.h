@@ -47,8 +47,10 @@ class CsvTable {
   /// dtype's number that is nearest to the text (for 16 bits, to its float64). A number too small
   /// for the dtype becomes 0. Spaces and tabs around a number are ignored; "nan" and "inf" are
   /// numbers.
-  /// Throws DataError, with the row and the column, for a field that is no number, or beyond the
-  /// dtype's largest.
+  ///
+  /// Throws: DataError, with the row and the column, for a field that is no number, or beyond the
+  ///         dtype's largest; DTypeError unless the dtype is floating; ValueError for a column that
+  ///         is not there
   Tensor numbers(const std::vector<std::string>& columns = {}, DType dtype = DType::float32,
                  Where where = Where::current()) const;
 

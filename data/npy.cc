@@ -76,12 +76,7 @@ class HeaderText {
   void skip_space() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
   }
-  bool take(char c) {
-    skip_space();
-    if (!rest_.starts_with(c)) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
+  bool take(char c) { return take(std::string_view(&c, 1)); }
   bool take(std::string_view word) {
     skip_space();
     if (!rest_.starts_with(word)) return false;

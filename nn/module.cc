@@ -13,6 +13,7 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/node.h"
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/nn/arena.h"
 
 namespace ringrad::nn {
@@ -45,14 +46,11 @@ Tensor Module::forward(const Tensor&, Where at) {
 
 // The calls of modules on this thread that have not returned, the innermost first.
 struct Module::Call {
-  explicit Call(const Module& module) : module(module) { innermost = this; }
-  ~Call() { innermost = outer; }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  explicit Call(const Module& module) : module(module) {}
 
   const Module& module;
-  Call* const outer = innermost;
   static inline thread_local Call* innermost = nullptr;
+  const ScopedValue<Call*> scope{innermost, this};
 };
 
 Tensor Module::operator()(const Tensor& x, Where where) {
@@ -113,7 +111,7 @@ void Module::check_not_moved_from(Where where) const {
 // Training updates the parameters that the outer modules list, so this module's must be among them.
 void Module::check_registered(const Call& outer, Where where) const {
   std::set<const TensorImpl*> listed;
-  for (const Call* call = &outer; call; call = call->outer)
+  for (const Call* call = &outer; call; call = call->scope.before())
     for (const Tensor& parameter : call->module.parameters()) listed.insert(parameter.impl());
   for (const auto& [name, parameter] : named_parameters())
     RINGRAD_CHECK(!parameter.requires_grad() || listed.contains(parameter.impl()), ValueError,

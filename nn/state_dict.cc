@@ -8,6 +8,14 @@
 
 namespace ringrad::nn {
 
+Tensor state_number(std::int64_t value) {
+  return scalar_tensor(value, {.dtype = DType::int64, .device = Device()});
+}
+
+Tensor state_number(double value) {
+  return scalar_tensor(value, {.dtype = DType::float64, .device = Device()});
+}
+
 void check_same_layout(const char* operation, const StateDict& own, const StateDict& given,
                        Where where) {
   std::string missing, unexpected, shapes, dtypes;

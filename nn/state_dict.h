@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -13,6 +14,10 @@
 namespace ringrad::nn {
 
 using StateDict = std::map<std::string, Tensor>;
+
+/// A number as an entry: int64 or float64, in CPU memory.
+Tensor state_number(std::int64_t value);
+Tensor state_number(double value);
 
 /// Throws:  ValueError unless both have the same names, then ShapeError, DTypeError unless tensors
 ///          of one name have one shape and dtype; the message starts with `operation` and lists all

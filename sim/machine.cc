@@ -127,18 +127,18 @@ Machine& Machine::get() {
   return *machine;
 }
 
-cudaError_t Machine::resolve(const char* call, Stream* stream, Stream*& resolved) {
-  resolved = nullptr;
-  if (!stream) {
+cudaError_t Machine::resolve(const char* call, Stream*& stream) {
+  const Stream* const asked = std::exchange(stream, nullptr);
+  if (!asked) {
     const int device = this_host_thread().device;
-    resolved = devices[static_cast<std::size_t>(device)].default_stream.get();
+    stream = devices[static_cast<std::size_t>(device)].default_stream.get();
   } else {
     const QuietLock lock(mutex);
     for (const SimulatedDevice& device : devices)
       for (const auto& own : device.streams)
-        if (own.get() == stream) resolved = stream;
+        if (own.get() == asked) stream = own.get();
   }
-  if (resolved) return check_device(resolved->device);
+  if (stream) return check_device(stream->device);
   return fail(cudaErrorInvalidResourceHandle,
               std::string(call) + ": the stream must be one that exists");
 }

@@ -89,9 +89,9 @@ class Machine {
   /// for devices.
   cudaError_t check_captures(const char* call, const Stream* stream = nullptr);
 
-  /// The stream that a call names: null means the current device's default stream. An error if it
-  /// was destroyed or never made, or if its device has failed.
-  cudaError_t resolve(const char* call, Stream* stream, Stream*& resolved);
+  /// Replaces null by the current device's default stream. An error if the stream was destroyed or
+  /// never made, which makes it null, or if its device has failed.
+  cudaError_t resolve(const char* call, Stream*& stream);
   /// The event's present state. An error if it was destroyed or never made.
   cudaError_t resolve(const char* call, const Event* event, std::optional<Event>& now);
 

@@ -11,9 +11,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionOptions& options, Generator& generator,
                                     Where where) {
   if (autocasting()) {
-    const Tensor query = narrowed(q, where), key = narrowed(k, where), value = narrowed(v, where);
-    const Autocast off(DType::float32);
-    return scaled_dot_product_attention(query, key, value, options, generator, where);
+    const auto attend = [&](auto&... narrow) {
+      return scaled_dot_product_attention(narrow..., options, generator, where);
+    };
+    return with_narrowed(where, attend, q, k, v);
   }
   const auto problem = kernels::attention_problem(q, k, v, options, where);
   const auto dropout = kernels::AttentionDropout::reserve(problem, options.dropout, generator);
@@ -29,7 +30,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
             statistics = result.statistics, without_mask, problem, dropout,
             where](BackwardContext& context) {
              AttentionOptions complete = without_mask;
-             if (mask.defined()) complete.mask = mask.get();
+             complete.mask = mask.get();
              auto gradients =
                  grad_enabled()
                      ? composed_attention_gradients(context.grad_output(), q.get(), k.get(),

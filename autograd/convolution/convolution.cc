@@ -87,11 +87,10 @@ Tensor input_gradient(const Tensor& grad, const Tensor& weight, const Shape& inp
 
 Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const ConvolutionOptions& options, Where where) {
-  if (autocasting()) {
-    const Tensor in = narrowed(x, where), w = narrowed(weight, where), b = narrowed(bias, where);
-    const Autocast off(DType::float32);
-    return convolve(in, w, b, options, where);
-  }
+  if (autocasting())
+    return with_narrowed(
+        where, [&](auto&... narrow) { return convolve(narrow..., options, where); }, x, weight,
+        bias);
   Tensor y = kernels::convolution(x, weight, bias, options, where);
   if (needs_grad(x, weight, bias))
     record(names_of(options).forward, where, y, {&x, &weight, &bias},
@@ -170,11 +169,10 @@ Shape transposed_shape(const Tensor& x, const Tensor& weight, const Transposed& 
 // By the pairing above: <g, input_gradient(x, w)> = <conv(g, w), x> = <weight_gradient(x, g), w>.
 Tensor convolve_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const Transposed& options, Where where) {
-  if (autocasting()) {
-    const Tensor in = narrowed(x, where), w = narrowed(weight, where), b = narrowed(bias, where);
-    const Autocast off(DType::float32);
-    return convolve_transposed(in, w, b, options, where);
-  }
+  if (autocasting())
+    return with_narrowed(
+        where, [&](auto&... narrow) { return convolve_transposed(narrow..., options, where); }, x,
+        weight, bias);
   const ConvolutionOptions& o = options.convolution;
   const Names& names = names_of(o);
   const Shape shape = transposed_shape(x, weight, options, where);
@@ -210,34 +208,17 @@ Tensor convolve_transposed(const Tensor& x, const Tensor& weight, const Tensor& 
 
 }  // namespace
 
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Conv1dOptions& options, Where where) {
-  return convolve(x, weight, bias, options, where);
-}
-
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Conv2dOptions& options, Where where) {
-  return convolve(x, weight, bias, options, where);
-}
-
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Conv3dOptions& options, Where where) {
-  return convolve(x, weight, bias, options, where);
-}
-
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const ConvTranspose1dOptions& options, Where where) {
-  return convolve_transposed(x, weight, bias, options, where);
-}
-
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const ConvTranspose2dOptions& options, Where where) {
-  return convolve_transposed(x, weight, bias, options, where);
-}
-
-Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const ConvTranspose3dOptions& options, Where where) {
-  return convolve_transposed(x, weight, bias, options, where);
-}
+#define RINGRAD_CONVOLUTION(name, Options, convolve)                                             \
+  Tensor name(const Tensor& x, const Tensor& weight, const Tensor& bias, const Options& options, \
+              Where where) {                                                                     \
+    return convolve(x, weight, bias, options, where);                                            \
+  }
+RINGRAD_CONVOLUTION(conv1d, Conv1dOptions, convolve)
+RINGRAD_CONVOLUTION(conv2d, Conv2dOptions, convolve)
+RINGRAD_CONVOLUTION(conv3d, Conv3dOptions, convolve)
+RINGRAD_CONVOLUTION(conv_transpose1d, ConvTranspose1dOptions, convolve_transposed)
+RINGRAD_CONVOLUTION(conv_transpose2d, ConvTranspose2dOptions, convolve_transposed)
+RINGRAD_CONVOLUTION(conv_transpose3d, ConvTranspose3dOptions, convolve_transposed)
+#undef RINGRAD_CONVOLUTION
 
 }  // namespace ringrad

@@ -15,21 +15,14 @@ using kernels::Resampling;
 Tensor spread(const Tensor& grad, const Resampling& resampling, Where where);
 
 Tensor interpolated(const Tensor& x, const Resampling& resampling, Where where) {
-  Tensor y = kernels::resample(x, resampling, where);
-  if (needs_grad(x))
-    record("interpolate", where, y, {&x}, [resampling, where](BackwardContext& context) {
-      context.set(0, spread(context.grad_output(), resampling, where));
-    });
-  return y;
+  return record_linear("interpolate", where, kernels::resample(x, resampling, where), x,
+                       [=](const Tensor& grad) { return spread(grad, resampling, where); });
 }
 
 Tensor spread(const Tensor& grad, const Resampling& resampling, Where where) {
-  Tensor y = kernels::resample_backward(grad, resampling, where);
-  if (needs_grad(grad))
-    record("interpolate_spread", where, y, {&grad}, [resampling, where](BackwardContext& context) {
-      context.set(0, interpolated(context.grad_output(), resampling, where));
-    });
-  return y;
+  return record_linear(
+      "interpolate_spread", where, kernels::resample_backward(grad, resampling, where), grad,
+      [=](const Tensor& grad_output) { return interpolated(grad_output, resampling, where); });
 }
 
 }  // namespace

@@ -15,46 +15,35 @@ Tensor scatter_to_winners(const Tensor& grad, const Tensor& places, const Shape&
 
 Tensor gather_winners(const Tensor& x, const Tensor& places, const Pool2dOptions& options,
                       Where where) {
-  Tensor y = kernels::max_pool2d_gather(x, places, options, where);
-  if (needs_grad(x))
-    record("max_pool2d_gather", where, y, {&x},
-           [places, shape = x.shape(), options, where](BackwardContext& context) {
-             context.set(0,
-                         scatter_to_winners(context.grad_output(), places, shape, options, where));
-           });
-  return y;
+  return record_linear("max_pool2d_gather", where,
+                       kernels::max_pool2d_gather(x, places, options, where), x,
+                       [=, shape = x.shape()](const Tensor& grad) {
+                         return scatter_to_winners(grad, places, shape, options, where);
+                       });
 }
 
 Tensor scatter_to_winners(const Tensor& grad, const Tensor& places, const Shape& input_shape,
                           const Pool2dOptions& options, Where where) {
-  Tensor y = kernels::max_pool2d_backward(grad, places, input_shape, options, where);
-  if (needs_grad(grad))
-    record("max_pool2d_scatter", where, y, {&grad},
-           [places, options, where](BackwardContext& context) {
-             context.set(0, gather_winners(context.grad_output(), places, options, where));
-           });
-  return y;
+  return record_linear("max_pool2d_scatter", where,
+                       kernels::max_pool2d_backward(grad, places, input_shape, options, where),
+                       grad, [=](const Tensor& grad_output) {
+                         return gather_winners(grad_output, places, options, where);
+                       });
 }
 
 Tensor spread_means(const Tensor& grad, const Shape& input_shape, const Pool2dOptions& options,
                     Where where) {
-  Tensor y = kernels::avg_pool2d_backward(grad, input_shape, options, where);
-  if (needs_grad(grad))
-    record("avg_pool2d_spread", where, y, {&grad}, [options, where](BackwardContext& context) {
-      context.set(0, avg_pool2d(context.grad_output(), options, where));
-    });
-  return y;
+  return record_linear(
+      "avg_pool2d_spread", where, kernels::avg_pool2d_backward(grad, input_shape, options, where),
+      grad, [=](const Tensor& grad_output) { return avg_pool2d(grad_output, options, where); });
 }
 
 Tensor spread_adaptive_means(const Tensor& grad, const Shape& input_shape, Where where) {
   Tensor y = kernels::adaptive_avg_pool2d_backward(grad, input_shape, where);
   const PerAxis<2> size{grad.shape()[2], grad.shape()[3]};
-  if (needs_grad(grad))
-    record("adaptive_avg_pool2d_spread", where, y, {&grad},
-           [size, where](BackwardContext& context) {
-             context.set(0, adaptive_avg_pool2d(context.grad_output(), size, where));
-           });
-  return y;
+  return record_linear(
+      "adaptive_avg_pool2d_spread", where, std::move(y), grad,
+      [=](const Tensor& grad_output) { return adaptive_avg_pool2d(grad_output, size, where); });
 }
 
 using Pool2d = Tensor (*)(const Tensor& x, const Pool2dOptions& options, Where where);
@@ -128,23 +117,18 @@ Tensor pool_volume(Pool2d pool, const Tensor& x, const Pool3dOptions& o, Where w
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
   auto [y, places] = kernels::max_pool2d(x, options, where);
-  if (needs_grad(x))
-    record("max_pool2d", where, y, {&x},
-           [places = places, shape = x.shape(), options, where](BackwardContext& context) {
-             context.set(0,
-                         scatter_to_winners(context.grad_output(), places, shape, options, where));
-           });
-  return y;
+  return record_linear("max_pool2d", where, std::move(y), x,
+                       [places = places, shape = x.shape(), options, where](const Tensor& grad) {
+                         return scatter_to_winners(grad, places, shape, options, where);
+                       });
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options, Where where) {
   Tensor y = kernels::avg_pool2d(x, options, where);
-  if (needs_grad(x))
-    record("avg_pool2d", where, y, {&x},
-           [shape = x.shape(), options, where](BackwardContext& context) {
-             context.set(0, spread_means(context.grad_output(), shape, options, where));
-           });
-  return y;
+  return record_linear("avg_pool2d", where, std::move(y), x,
+                       [=, shape = x.shape()](const Tensor& grad) {
+                         return spread_means(grad, shape, options, where);
+                       });
 }
 
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options, Where where) {
@@ -170,12 +154,10 @@ Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options, Where where) {
 
 Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis<2> output_size, Where where) {
   Tensor y = kernels::adaptive_avg_pool2d(x, output_size, where);
-  if (needs_grad(x))
-    record("adaptive_avg_pool2d", where, y, {&x},
-           [shape = x.shape(), where](BackwardContext& context) {
-             context.set(0, spread_adaptive_means(context.grad_output(), shape, where));
-           });
-  return y;
+  return record_linear("adaptive_avg_pool2d", where, std::move(y), x,
+                       [=, shape = x.shape()](const Tensor& grad) {
+                         return spread_adaptive_means(grad, shape, where);
+                       });
 }
 
 }  // namespace ringrad

@@ -60,9 +60,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
   if (autocasting()) {
     CrossEntropyOptions wide = options;
     wide.weight = widened(options.weight, where);
-    const Tensor scores = widened(logits, where);
-    const Autocast off(DType::float32);
-    return cross_entropy(scores, targets, wide, where);
+    return with_widened(
+        where, [&](auto& scores) { return cross_entropy(scores, targets, wide, where); }, logits);
   }
   auto [loss, statistics] = kernels::cross_entropy(logits, targets, options, where);
   if (needs_grad(logits))

@@ -41,15 +41,13 @@ Tensor losses_of(const Tensor& x, const kernels::CTCResult& result, const Tensor
 
 Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CTCLossOptions& options, Where where) {
-  if (autocasting()) {
-    const Tensor wide = widened(log_probabilities, where);
-    const Autocast off(DType::float32);
+  const auto of_wide = [&](const Tensor& wide) {
     return ctc_loss(wide, targets, input_lengths, target_lengths, options, where);
-  }
+  };
+  if (autocasting()) return with_widened(where, of_wide, log_probabilities);
   if (const DType dtype = log_probabilities.dtype(where); math_dtype(dtype) != dtype)
-    return to(ctc_loss(to(log_probabilities, math_dtype(dtype), where), targets, input_lengths,
-                       target_lengths, options, where),
-              dtype, where);  // a loss may leave the range of 16 bits before the mean
+    return to(of_wide(to(log_probabilities, math_dtype(dtype), where)), dtype,
+              where);  // a loss may leave the range of 16 bits before the mean
   const Device device = log_probabilities.device(where);
   if (device.is_cuda()) {
     const Device cpu(DeviceType::cpu, 0);

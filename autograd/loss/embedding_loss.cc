@@ -44,11 +44,10 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
                              Reduction reduction, Where where) {
   constexpr const char* kName = "cosine_embedding_loss";
   constexpr double kEps = 1e-12;
-  if (autocasting()) {
-    const Tensor wide_a = widened(a, where), wide_b = widened(b, where);
-    const Autocast off(DType::float32);
-    return cosine_embedding_loss(wide_a, wide_b, targets, margin, reduction, where);
-  }
+  const auto of_wide = [&](const auto&... rows) {
+    return cosine_embedding_loss(rows..., targets, margin, reduction, where);
+  };
+  if (autocasting()) return with_widened(where, of_wide, a, b);
   check_rows(kName, a, b, where);
   check_finite(kName, "margin", margin, where);
   check_same_device(kName, a, targets, where);
@@ -56,10 +55,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
                 ShapeError, where, kName,
                 ": rows must be (B, D) or (D), with one target each; got rows ", a.shape(),
                 " and targets ", targets.shape());
-  if (is_narrow(a))
-    return to(
-        cosine_embedding_loss(wide(a, where), wide(b, where), targets, margin, reduction, where),
-        a.dtype(), where);
+  if (is_narrow(a)) return to(of_wide(wide(a, where), wide(b, where)), a.dtype(), where);
   const auto squares = [](const Tensor& x) { return sum_of_row(square(x)) + kEps; };
   const Tensor cosine = sum_of_row(a * b) / sqrt(squares(a) * squares(b));
   const Tensor losses = ringrad::where(targets == 1, 1 - cosine,
@@ -70,20 +66,17 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginOptions& options, Where where) {
   constexpr const char* kName = "triplet_margin_loss";
-  if (autocasting()) {
-    const Tensor a = widened(anchor, where), p = widened(positive, where),
-                 n = widened(negative, where);
-    const Autocast off(DType::float32);
-    return triplet_margin_loss(a, p, n, options, where);
-  }
+  const auto of_wide = [&](const auto&... rows) {
+    return triplet_margin_loss(rows..., options, where);
+  };
+  if (autocasting()) return with_widened(where, of_wide, anchor, positive, negative);
   check_rows(kName, anchor, positive, where);
   check_rows(kName, anchor, negative, where);
   RINGRAD_CHECK(options.p > 0, ValueError, where, kName, ": p must be positive; got ", options.p);
   check_finite(kName, "margin", options.margin, where);
   check_finite(kName, "eps", options.eps, where);
   if (is_narrow(anchor))
-    return to(triplet_margin_loss(wide(anchor, where), wide(positive, where), wide(negative, where),
-                                  options, where),
+    return to(of_wide(wide(anchor, where), wide(positive, where), wide(negative, where)),
               anchor.dtype(), where);
   const auto between = [&](const Tensor& a, const Tensor& b) {
     return distance(a, b, options.p, options.eps);

@@ -189,12 +189,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& linear_weight, const 
                             Where where) {
   check_constant("linear_cross_entropy", "weight", options.weight, where);
   if (autocasting()) {  // products in 16 bits, the loss in float32
-    const Tensor a = narrowed(x, where), w = narrowed(linear_weight, where),
-                 bias = narrowed(linear_bias, where);
     CrossEntropyOptions narrow = options;
     narrow.weight = narrowed(options.weight, where);
-    const Autocast off(DType::float32);
-    return to(linear_cross_entropy(a, w, targets, bias, narrow, where), DType::float32, where);
+    const auto loss = [&](auto& a, auto& weight, auto& bias) {
+      return linear_cross_entropy(a, weight, targets, bias, narrow, where);
+    };
+    return to(with_narrowed(where, loss, x, linear_weight, linear_bias), DType::float32, where);
   }
   const Inputs in{x, linear_weight, targets, linear_bias, options};
   check_arguments(in, where);

@@ -59,12 +59,10 @@ Tensor derivative_targets(PointwiseLoss loss, const Tensor& x, const Tensor& t, 
 // One node for all losses: the common case, the gradient of x alone, is one fused pass.
 Tensor pointwise_loss(const char* name, PointwiseLoss loss, const Tensor& x, const Tensor& targets,
                       const Tensor& parameter, Reduction reduction, Where where) {
-  if (autocasting()) {
-    const Tensor a = widened(x, where), t = widened(targets, where);
-    const Tensor w = widened(parameter, where);
-    const Autocast off(DType::float32);
-    return pointwise_loss(name, loss, a, t, w, reduction, where);
-  }
+  if (autocasting())
+    return with_widened(
+        where, [&](auto&... wide) { return pointwise_loss(name, loss, wide..., reduction, where); },
+        x, targets, parameter);
   Tensor y = kernels::pointwise_loss(loss, x, targets, parameter, reduction, where);
   if (needs_grad(x, targets))
     record(name, where, y, {&x, &targets},

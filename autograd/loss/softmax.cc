@@ -9,11 +9,9 @@
 namespace ringrad {
 
 Tensor softmax(const Tensor& x, std::int64_t axis, Where where) {
-  if (autocasting()) {
-    const Tensor wide = widened(x, where);
-    const Autocast off(DType::float32);
-    return softmax(wide, axis, where);
-  }
+  if (autocasting())
+    return with_widened(
+        where, [&](auto& wide) { return softmax(wide, axis, where); }, x);
   Tensor y = kernels::softmax(x, axis, where);
   if (needs_grad(x))
     record("softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {
@@ -26,11 +24,9 @@ Tensor softmax(const Tensor& x, std::int64_t axis, Where where) {
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t axis, Where where) {
-  if (autocasting()) {
-    const Tensor wide = widened(x, where);
-    const Autocast off(DType::float32);
-    return log_softmax(wide, axis, where);
-  }
+  if (autocasting())
+    return with_widened(
+        where, [&](auto& wide) { return log_softmax(wide, axis, where); }, x);
   Tensor y = kernels::log_softmax(x, axis, where);
   if (needs_grad(x))
     record("log_softmax", where, y, {&x}, [y = save_output(y), axis](BackwardContext& context) {

@@ -42,11 +42,9 @@ void linear_backward_recorded(BackwardContext& context, const Tensor& grad, cons
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
-  if (autocasting()) {
-    const Tensor x = narrowed(a, where), y = narrowed(b, where);
-    const Autocast off(DType::float32);
-    return matmul(x, y, where);
-  }
+  if (autocasting())
+    return with_narrowed(
+        where, [&](auto&... narrow) { return matmul(narrow..., where); }, a, b);
   RINGRAD_CHECK(a.dims(where) >= 1 && b.dims(where) >= 1, ShapeError, where,
                 "matmul: both sides must have at least one axis; got ", a.shape(), " and ",
                 b.shape());
@@ -69,11 +67,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, Where where) {
-  if (autocasting()) {
-    const Tensor in = narrowed(x, where), w = narrowed(weight, where), b = narrowed(bias, where);
-    const Autocast off(DType::float32);
-    return linear(in, w, b, relu, where);
-  }
+  if (autocasting())
+    return with_narrowed(
+        where, [&](auto&... narrow) { return linear(narrow..., relu, where); }, x, weight, bias);
   RINGRAD_CHECK(
       weight.dims(where) == 2 && x.dims(where) >= 1 && x.shape().back() == weight.shape()[1],
       ShapeError, where, "linear: x (..., K) and weight (N, K) must share K; got ", x.shape(),

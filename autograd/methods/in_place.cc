@@ -64,25 +64,6 @@ Tensor add_(const Tensor& y, const Tensor& x, Scalar alpha, Where where) {
 Tensor add_(const Tensor& y, Scalar x, Where where) {
   return change<ops::Add>("add_", y, x, where);
 }
-Tensor sub_(const Tensor& y, const Tensor& x, Where where) {
-  return change<ops::Sub>("sub_", y, x, where);
-}
-Tensor sub_(const Tensor& y, Scalar x, Where where) {
-  return change<ops::Sub>("sub_", y, x, where);
-}
-Tensor mul_(const Tensor& y, const Tensor& x, Where where) {
-  return change<ops::Mul>("mul_", y, x, where);
-}
-Tensor mul_(const Tensor& y, Scalar x, Where where) {
-  return change<ops::Mul>("mul_", y, x, where);
-}
-Tensor div_(const Tensor& y, const Tensor& x, Where where) {
-  return change<ops::Div>("div_", y, x, where);
-}
-Tensor div_(const Tensor& y, Scalar x, Where where) {
-  return change<ops::Div>("div_", y, x, where);
-}
-
 Tensor copy_(const Tensor& y, const Tensor& x, Where where) {
   check_operands("copy_", y, x, where);
   kernels::copy_(y, x, where);
@@ -143,11 +124,19 @@ Tensor assign(const Tensor& x, std::initializer_list<Index> indices, Scalar y, W
 
 Tensor operator+=(Located y, Located x) { return add_(y.tensor, x.tensor, 1, y.where); }
 Tensor operator+=(Located y, Scalar x) { return add_(y.tensor, x, y.where); }
-Tensor operator-=(Located y, Located x) { return sub_(y.tensor, x.tensor, y.where); }
-Tensor operator-=(Located y, Scalar x) { return sub_(y.tensor, x, y.where); }
-Tensor operator*=(Located y, Located x) { return mul_(y.tensor, x.tensor, y.where); }
-Tensor operator*=(Located y, Scalar x) { return mul_(y.tensor, x, y.where); }
-Tensor operator/=(Located y, Located x) { return div_(y.tensor, x.tensor, y.where); }
-Tensor operator/=(Located y, Scalar x) { return div_(y.tensor, x, y.where); }
+
+#define RINGRAD_IN_PLACE(name, op, Op)                                                   \
+  Tensor name(const Tensor& y, const Tensor& x, Where where) {                           \
+    return change<ops::Op>(#name, y, x, where);                                          \
+  }                                                                                      \
+  Tensor name(const Tensor& y, Scalar x, Where where) {                                  \
+    return change<ops::Op>(#name, y, x, where);                                          \
+  }                                                                                      \
+  Tensor operator op(Located y, Located x) { return name(y.tensor, x.tensor, y.where); } \
+  Tensor operator op(Located y, Scalar x) { return name(y.tensor, x, y.where); }
+RINGRAD_IN_PLACE(sub_, -=, Sub)
+RINGRAD_IN_PLACE(mul_, *=, Mul)
+RINGRAD_IN_PLACE(div_, /=, Div)
+#undef RINGRAD_IN_PLACE
 
 }  // namespace ringrad

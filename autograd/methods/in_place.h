@@ -2,10 +2,10 @@
 // views.
 //
 // In-place changes are not recorded. They are for tensors without history and for code under
-// NoGradGuard (optimizers, statistics, initialisation). While operations are recorded, a change
-// that would falsify a gradient throws AutogradError, whatever writes: these functions, a random
-// fill, a collective (Tensor::check_writable()). The version counter reveals a tensor that was
-// changed after it was saved for backward; the error names both lines.
+// NoGradGuard (optimizers, statistics, initialisation). While operations are recorded, changing a
+// tensor that requires a gradient throws AutogradError, whatever writes: these functions, a random
+// fill, a collective (Tensor::check_writable()). The version counter reveals any tensor that was
+// changed after it was saved for backward, when backward reads it; the error names both lines.
 //
 // Shapes:  x broadcasts to y's shape
 // DTypes:  y keeps its dtype, and x is converted to it before the operation

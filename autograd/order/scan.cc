@@ -24,12 +24,9 @@ Tensor delayed(const Tensor& x, std::int64_t axis, bool reversed, Scalar first) 
 }
 
 Tensor running_sum(const Tensor& x, std::int64_t axis, bool reversed, Where where) {
-  Tensor y = kernels::scan(ScanOp::sum, x, axis, reversed, where);
-  if (needs_grad(x))
-    record("cumsum", where, y, {&x}, [=](BackwardContext& context) {
-      context.set(0, running_sum(context.grad_output(), axis, !reversed, where));
-    });
-  return y;
+  return record_linear(
+      "cumsum", where, kernels::scan(ScanOp::sum, x, axis, reversed, where), x,
+      [=](const Tensor& grad) { return running_sum(grad, axis, !reversed, where); });
 }
 
 // y[i] = a[i] y[i - 1] + b[i]. Its gradient r is such a recurrence in the other direction:

@@ -69,7 +69,7 @@ void backward_recorded(BackwardContext& context, Cell cell, const std::vector<Sa
   const auto hands_on = std::make_shared<bool>(false);
   std::vector<Tensor> inputs, wanted;
   for (std::size_t i = 0; i < saved.size(); ++i) {
-    const Tensor x = saved[i].defined() ? saved[i].get() : Tensor();
+    const Tensor& x = saved[i].get();
     inputs.push_back(x.defined() ? view::alias(x) : x);
     if (!context.needs(static_cast<int>(i))) continue;
     record("alias", context.where(), inputs.back(), {&x}, [hands_on](BackwardContext& later) {
@@ -127,12 +127,10 @@ void backward_fused(BackwardContext& context, Cell cell, const kernels::Recurren
 RecurrentOutput recurrent(Cell cell, const Tensor& input, const Tensor& weight, const Tensor& bias,
                           const Tensor& hidden, const Tensor& cell_state, bool reverse,
                           Where where) {
-  if (autocasting()) {
-    const Tensor x = narrowed(input, where), w = narrowed(weight, where), b = narrowed(bias, where),
-                 h = narrowed(hidden, where), c = narrowed(cell_state, where);
-    const Autocast off(DType::float32);
-    return recurrent(cell, x, w, b, h, c, reverse, where);
-  }
+  if (autocasting())
+    return with_narrowed(
+        where, [&](auto&... narrow) { return recurrent(cell, narrow..., reverse, where); }, input,
+        weight, bias, hidden, cell_state);
   const kernels::RecurrentSteps steps =
       kernels::recurrent_forward(cell, input, weight, bias, hidden, cell_state, reverse, where);
   const std::int64_t num_steps = input.shape()[0], shift = reverse ? 0 : 1;
@@ -143,15 +141,13 @@ RecurrentOutput recurrent(Cell cell, const Tensor& input, const Tensor& weight, 
   if (needs_grad(input, weight, bias, hidden, cell_state)) {
     std::vector<SavedTensor> saved;
     const std::vector<Tensor> inputs{input, weight, bias, hidden, cell_state};
-    for (const Tensor& x : inputs) saved.push_back(save_if(x.defined(), x));
+    for (const Tensor& x : inputs) saved.push_back(save(x));
     record("recurrent", where, outputs, inputs,
-           [=, states = save(steps.hidden), cells = save_if(steps.cells.defined(), steps.cells),
+           [=, states = save(steps.hidden), cells = save(steps.cells),
             gates = steps.saved](BackwardContext& context) {
              if (grad_enabled()) return backward_recorded(context, cell, saved, reverse);
              backward_fused(context, cell,
-                            {.hidden = states.get(),
-                             .cells = cells.defined() ? cells.get() : Tensor(),
-                             .saved = gates},
+                            {.hidden = states.get(), .cells = cells.get(), .saved = gates},
                             saved[1].get(), reverse);
            });
   }

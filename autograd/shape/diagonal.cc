@@ -38,11 +38,9 @@ Tensor embed_diagonal(const Tensor& x, const Shape& shape, std::int64_t offset, 
                       std::int64_t axis1, Where where) {
   Tensor y = zeros(shape, {.dtype = x.dtype(), .device = x.device()}, where);
   kernels::copy_(diagonal_view(y, offset, axis0, axis1, where), x, where);
-  if (needs_grad(x))
-    record("embed_diagonal", where, y, {&x}, [=](BackwardContext& context) {
-      context.set(0, diagonal(context.grad_output(), offset, axis0, axis1, where));
-    });
-  return y;
+  return record_linear("embed_diagonal", where, std::move(y), x, [=](const Tensor& grad) {
+    return diagonal(grad, offset, axis0, axis1, where);
+  });
 }
 
 // True at (i, j) of matrices like x's where j - i <= offset, or >= if `upper`.
@@ -67,11 +65,10 @@ Tensor keep(const Tensor& condition, const Tensor& x, Where at) {
 Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t axis0, std::int64_t axis1,
                 Where where) {
   Tensor y = diagonal_view(x, offset, axis0, axis1, where);
-  if (needs_grad(x))
-    record("diagonal", where, y, {&x}, [=, shape = x.shape()](BackwardContext& context) {
-      context.set(0, embed_diagonal(context.grad_output(), shape, offset, axis0, axis1, where));
-    });
-  return y;
+  return record_linear("diagonal", where, std::move(y), x,
+                       [=, shape = x.shape()](const Tensor& grad) {
+                         return embed_diagonal(grad, shape, offset, axis0, axis1, where);
+                       });
 }
 
 Tensor tril(const Tensor& x, std::int64_t diagonal, Where where) {

@@ -23,11 +23,8 @@ Tensor fold(const Tensor& x, const Shape& shape, int axis, std::int64_t step, Wh
                   where);
   }
   Tensor y = kernels::cast(sum, x.dtype(), where);
-  if (needs_grad(x))
-    record("fold", where, y, {&x}, [=](BackwardContext& context) {
-      context.set(0, unfold(context.grad_output(), axis, size, step, where));
-    });
-  return y;
+  return record_linear("fold", where, std::move(y), x,
+                       [=](const Tensor& grad) { return unfold(grad, axis, size, step, where); });
 }
 
 }  // namespace
@@ -50,11 +47,9 @@ Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_
   shape.push_back(size);
   strides.push_back(x.strides()[a]);
   Tensor y = view::as_strided(x, shape, strides, x.offset(), where);
-  if (needs_grad(x))
-    record("unfold", where, y, {&x}, [=, shape = x.shape()](BackwardContext& context) {
-      context.set(0, fold(context.grad_output(), shape, a, step, where));
-    });
-  return y;
+  return record_linear(
+      "unfold", where, std::move(y), x,
+      [=, shape = x.shape()](const Tensor& grad) { return fold(grad, shape, a, step, where); });
 }
 
 }  // namespace ringrad

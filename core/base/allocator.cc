@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/base/locked.h"
+
 namespace ringrad {
 namespace {
 
@@ -289,28 +291,17 @@ void deallocate_slowly(void* block, std::size_t bytes) noexcept {
 
 }  // namespace detail
 
-AllocatorStats allocator_stats() {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  return pool.stats();
-}
+AllocatorStats allocator_stats() { return Locked(shared_pool())->stats(); }
 
 void reset_peak_stats() {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  pool.peak_large_bytes = pool.large_bytes;
+  const Locked pool(shared_pool());
+  pool->peak_large_bytes = pool->large_bytes;
 }
 
-void empty_cache() {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  pool.free_cached();
-}
+void empty_cache() { Locked(shared_pool())->free_cached(); }
 
 void set_memory_limit(std::size_t bytes) {
-  SharedPool& pool = shared_pool();
-  const std::lock_guard lock(pool.mutex);
-  pool.limit_bytes = static_cast<std::int64_t>(bytes);
+  Locked(shared_pool())->limit_bytes = static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace ringrad

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "ringrad/core/base/error.h"
+#include "ringrad/core/base/scoped_value.h"
 
 namespace ringrad {
 
@@ -46,24 +47,19 @@ struct Device {
 /// "cpu:0", "cuda:1"
 std::ostream& operator<<(std::ostream& out, const Device& device);
 
+namespace detail {
+inline constinit thread_local Device default_device;
+}  // namespace detail
+
 /// The device of tensors that the calling thread makes without naming one: cpu:0 until
 /// set_default_device.
-inline Device default_device();
+inline Device default_device() { return detail::default_device; }
 /// Sets it, for the calling thread.
-inline void set_default_device(Device device);
+inline void set_default_device(Device device) { detail::default_device = device; }
 
 /// Changes the default device until the end of the scope.
-class DefaultDeviceGuard {
- public:
-  explicit DefaultDeviceGuard(Device device) : before_(default_device()) {
-    set_default_device(device);
-  }
-  ~DefaultDeviceGuard() { set_default_device(before_); }
-  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
-  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
-
- private:
-  Device before_;
+struct DefaultDeviceGuard : ScopedValue<Device> {
+  explicit DefaultDeviceGuard(Device device) : ScopedValue(detail::default_device, device) {}
 };
 
 /// Throws DeviceError "<operation>: tensors must be on one device; got cpu:0 and cpu:1".
@@ -71,14 +67,5 @@ void check_same_device(const char* operation, const Device& a, const Device& b, 
 
 /// Throws DeviceError "<operation>: needs tensors on a CPU; got cuda:0".
 void check_cpu(const char* operation, const Device& device, Where where);
-
-// Implementation details follow.
-
-namespace detail {
-inline constinit thread_local Device default_device;
-}  // namespace detail
-
-inline Device default_device() { return detail::default_device; }
-inline void set_default_device(Device device) { detail::default_device = device; }
 
 }  // namespace ringrad

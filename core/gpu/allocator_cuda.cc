@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/core/base/locked.h"
 #include "ringrad/core/gpu/block_pool.h"
 #include "ringrad/core/gpu/cuda_check.h"
 
@@ -291,24 +292,19 @@ void record_stream(void* block, const Stream& stream, Where where) {
 }
 
 void name_block(void* block, Device device, const char* operation) {
-  CudaAllocator& allocator = allocator_of(device);
-  const std::scoped_lock lock(allocator.mutex);
-  Block* found = allocator.blocks.find(block);
+  const Locked allocator(allocator_of(device));
+  Block* found = allocator->blocks.find(block);
   if (found && !*found->operation) found->operation = operation;
 }
 
 AllocatorStats allocator_stats(Device device) {
-  if (device.is_cpu()) return allocator_stats();
-  CudaAllocator& allocator = allocator_of(device);
-  const std::scoped_lock lock(allocator.mutex);
-  return allocator.stats;
+  return device.is_cpu() ? allocator_stats() : Locked(allocator_of(device))->stats;
 }
 
 void reset_peak_stats(Device device) {
   if (device.is_cpu()) return reset_peak_stats();
-  CudaAllocator& allocator = allocator_of(device);
-  const std::scoped_lock lock(allocator.mutex);
-  allocator.stats.peak_allocated_bytes = allocator.stats.allocated_bytes;
+  const Locked allocator(allocator_of(device));
+  allocator->stats.peak_allocated_bytes = allocator->stats.allocated_bytes;
 }
 
 void empty_cache(Device device) {
@@ -317,38 +313,25 @@ void empty_cache(Device device) {
 
 void set_memory_limit(Device device, std::size_t bytes) {
   if (device.is_cpu()) return set_memory_limit(bytes);
-  CudaAllocator& allocator = allocator_of(device);
-  const std::scoped_lock lock(allocator.mutex);
-  allocator.limit = bytes;
+  Locked(allocator_of(device))->limit = bytes;
 }
 
 void set_cuda_caching(bool caching) {
-  for (int i = 0; i < num_cuda_devices(); ++i) {
-    CudaAllocator& allocator = allocator_of(Device(DeviceType::cuda, i));
-    const std::scoped_lock lock(allocator.mutex);
-    allocator.caching = caching;
-  }
+  for (int i = 0; i < num_cuda_devices(); ++i)
+    Locked(allocator_of(Device(DeviceType::cuda, i)))->caching = caching;
 }
 
-bool is_cuda_caching() {
-  CudaAllocator& allocator = allocator_of(Device(DeviceType::cuda, 0));
-  const std::scoped_lock lock(allocator.mutex);
-  return allocator.caching;
-}
+bool is_cuda_caching() { return Locked(allocator_of(Device(DeviceType::cuda, 0)))->caching; }
 
 std::string memory_report(Device device) {
   if (device.is_cpu()) return concat(device, ": ", allocator_stats().allocated_bytes, " bytes");
-  const CudaAllocator& allocator = allocator_of(device);
-  const std::scoped_lock lock(allocator.mutex);
-  return allocator.report();
+  return Locked(allocator_of(device))->report();
 }
 
 PrivatePool::PrivatePool(Device device) : device_(device) {}
 
 PrivatePool::~PrivatePool() { allocator_of(device_).end_private_pool(this); }
 
-PrivatePool::Scope::Scope(PrivatePool& pool) : before_(std::exchange(private_pool, &pool)) {}
-
-PrivatePool::Scope::~Scope() { private_pool = before_; }
+PrivatePool::Scope::Scope(PrivatePool& pool) : ScopedValue(private_pool, &pool) {}
 
 }  // namespace ringrad

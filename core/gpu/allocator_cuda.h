@@ -29,6 +29,7 @@
 #include "ringrad/core/base/allocator.h"
 #include "ringrad/core/base/device.h"
 #include "ringrad/core/base/error.h"
+#include "ringrad/core/base/scoped_value.h"
 #include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {
@@ -80,13 +81,8 @@ class PrivatePool {
   PrivatePool(const PrivatePool&) = delete;
   PrivatePool& operator=(const PrivatePool&) = delete;
 
-  class Scope {
-   public:
+  struct Scope : ScopedValue<PrivatePool*> {
     explicit Scope(PrivatePool& pool);
-    ~Scope();
-
-   private:
-    PrivatePool* before_;
   };
 
   Device device() const { return device_; }

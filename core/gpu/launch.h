@@ -27,7 +27,7 @@ void launch_on(Device device, LaunchConfig config, Where where, void (*kernel)(P
 }
 
 /// The number of blocks of `threads` threads that have at least `n` threads together.
-/// REQUIRES: 0 < n; the kernel loops over the grid where n may exceed 2^31 blocks
+/// REQUIRES: 0 < n; the kernel loops over the grid where n may need more than 2^31 - 1 blocks
 inline unsigned num_blocks(std::int64_t n, int threads) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   return static_cast<unsigned>(std::min((n + threads - 1) / threads, kMost));

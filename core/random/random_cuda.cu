@@ -58,25 +58,16 @@ void fill_random(const Tensor& x, std::uint64_t seed, FirstCounter first, const 
   template void fill_random<T>(const Tensor&, std::uint64_t, FirstCounter, const draws::Draw<T>&, \
                                Where)
 
-RINGRAD_FILL_RANDOM(UniformDraw, float);
-RINGRAD_FILL_RANDOM(UniformDraw, double);
-RINGRAD_FILL_RANDOM(UniformDraw, float16);
-RINGRAD_FILL_RANDOM(UniformDraw, bfloat16);
-RINGRAD_FILL_RANDOM(NormalDraw, float);
-RINGRAD_FILL_RANDOM(NormalDraw, double);
-RINGRAD_FILL_RANDOM(NormalDraw, float16);
-RINGRAD_FILL_RANDOM(NormalDraw, bfloat16);
-RINGRAD_FILL_RANDOM(ExponentialDraw, float);
-RINGRAD_FILL_RANDOM(ExponentialDraw, double);
-RINGRAD_FILL_RANDOM(ExponentialDraw, float16);
-RINGRAD_FILL_RANDOM(ExponentialDraw, bfloat16);
-RINGRAD_FILL_RANDOM(BernoulliDraw, float);
-RINGRAD_FILL_RANDOM(BernoulliDraw, double);
-RINGRAD_FILL_RANDOM(BernoulliDraw, float16);
-RINGRAD_FILL_RANDOM(BernoulliDraw, bfloat16);
-RINGRAD_FILL_RANDOM(BernoulliDraw, std::int32_t);
-RINGRAD_FILL_RANDOM(BernoulliDraw, std::int64_t);
-RINGRAD_FILL_RANDOM(BernoulliDraw, std::uint8_t);
-RINGRAD_FILL_RANDOM(BernoulliDraw, bool);
+#define RINGRAD_FILL_RANDOM_FLOATS(Draw) \
+  RINGRAD_FILL_RANDOM(Draw, float);      \
+  RINGRAD_FILL_RANDOM(Draw, double);     \
+  RINGRAD_FILL_RANDOM(Draw, float16);    \
+  RINGRAD_FILL_RANDOM(Draw, bfloat16)
+#define RINGRAD_FILL_RANDOM_TRUTHS(dtype, T) RINGRAD_FILL_RANDOM(BernoulliDraw, T);
+
+RINGRAD_FILL_RANDOM_FLOATS(UniformDraw);
+RINGRAD_FILL_RANDOM_FLOATS(NormalDraw);
+RINGRAD_FILL_RANDOM_FLOATS(ExponentialDraw);
+RINGRAD_FOR_EACH_DTYPE(RINGRAD_FILL_RANDOM_TRUTHS)
 
 }  // namespace ringrad::cuda

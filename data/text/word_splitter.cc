@@ -11,26 +11,16 @@ namespace {
 constexpr std::array<std::string_view, 7> kContractions = {"'s", "'t",  "'re", "'ve",
                                                            "'m", "'ll", "'d"};
 
-// The end of the characters of one class that begin at `at`.
-std::size_t end_of_run(std::string_view text, std::size_t at, UnicodeClass kind) {
-  while (at < text.size()) {
-    const auto [character, num_bytes] = decode_utf8(text, at);
-    if (unicode_class(character) != kind) break;
-    at += num_bytes;
-  }
-  return at;
-}
-
-// The end of a run of spaces, and where its last space begins.
-struct Spaces {
+// Characters of one class: where the last one begins, and their end.
+struct Run {
   std::size_t last, end;
 };
 
-Spaces spaces_at(std::string_view text, std::size_t at) {
-  Spaces run{at, at};
+Run run_at(std::string_view text, std::size_t at, UnicodeClass kind) {
+  Run run{at, at};
   while (run.end < text.size()) {
     const auto [character, num_bytes] = decode_utf8(text, run.end);
-    if (unicode_class(character) != UnicodeClass::space) break;
+    if (unicode_class(character) != kind) break;
     run.last = run.end;
     run.end += num_bytes;
   }
@@ -43,9 +33,9 @@ std::size_t end_of_word(std::string_view text, std::size_t begin) {
   const std::size_t first = begin + (text[begin] == ' ' ? 1 : 0);
   if (first < text.size()) {
     const UnicodeClass kind = unicode_class(decode_utf8(text, first).character);
-    if (kind != UnicodeClass::space) return end_of_run(text, first, kind);
+    if (kind != UnicodeClass::space) return run_at(text, first, kind).end;
   }
-  const Spaces run = spaces_at(text, begin);
+  const Run run = run_at(text, begin, UnicodeClass::space);
   return run.end < text.size() && run.last > begin ? run.last : run.end;
 }
 

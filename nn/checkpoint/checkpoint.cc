@@ -44,6 +44,14 @@ Checkpoint::Access access_of(Stateful& item) {
           [&item](const StateDict& state, Where at) { item.check_state_dict(state, at); }};
 }
 
+template <class Number>
+Checkpoint::Access access_to(Number& number) {
+  return {[&number] {
+            return StateDict{{"", state_number(number)}};
+          },
+          [&number](const StateDict& state, Where at) { number = state.at("").item<Number>(at); }};
+}
+
 }  // namespace
 
 void Checkpoint::add(const std::string& name, Access access, Where where) {
@@ -92,26 +100,11 @@ void Checkpoint::add(const std::string& name, Tensor& tensor, Where where) {
 }
 
 void Checkpoint::add(const std::string& name, std::int64_t& number, Where where) {
-  add(name,
-      Access{[&number] {
-               const Options options{.dtype = DType::int64, .device = Device()};
-               return StateDict{{"", scalar_tensor(number, options)}};
-             },
-             [&number](const StateDict& state, Where at) {
-               number = state.at("").item<std::int64_t>(at);
-             }},
-      where);
+  add(name, access_to(number), where);
 }
 
 void Checkpoint::add(const std::string& name, double& number, Where where) {
-  add(name,
-      Access{
-          [&number] {
-            const Options options{.dtype = DType::float64, .device = Device()};
-            return StateDict{{"", scalar_tensor(number, options)}};
-          },
-          [&number](const StateDict& state, Where at) { number = state.at("").item<double>(at); }},
-      where);
+  add(name, access_to(number), where);
 }
 
 void Checkpoint::add(const std::string& name, Generator& generator, Where where) {

@@ -39,7 +39,7 @@ struct RecurrentState {
 };
 
 struct RecurrentResult {
-  Tensor output;  ///< (T, B, D H), D directions
+  Tensor output;  ///< (T, B, D H), with batch_first (B, T, D H); D directions
   RecurrentState state;
 };
 
@@ -54,8 +54,9 @@ class Recurrent : public Module {
 
   /// The output and the last states. An undefined state means zeros.
   ///
-  /// Throws:  ShapeError unless x is (T, B, input_size), with T > 0, and states fit it; ValueError
-  ///          for only one of an LSTM's two states, or for a cell state in another layer
+  /// Throws:  ShapeError unless x is (T, B, input_size), with batch_first (B, T, input_size), with
+  ///          T > 0, and states fit it; ValueError for only one of an LSTM's two states, or for a
+  ///          cell state in another layer
   RecurrentResult run(const Tensor& x, const RecurrentState& state = {},
                       Where at = Where::current());
 

@@ -2,8 +2,7 @@
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/nn/layers/layer_norm.h"
-#include "ringrad/nn/layers/rms_norm.h"
+#include "ringrad/nn/layers/row_norm.h"
 
 namespace ringrad::nn {
 namespace {

@@ -14,8 +14,8 @@
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/embedding.h"
 #include "ringrad/nn/layers/key_value_cache.h"
-#include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/row_norm.h"
 
 namespace ringrad::nn {
 namespace {

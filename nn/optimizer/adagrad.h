@@ -31,12 +31,7 @@ class Adagrad : public Optimizer {
   void update(const Range& range, double grad_scale, Where where) override;
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override {
-    return {{"square_sum", square_sums_}};
-  }
-
   AdagradOptions options_;
-  std::vector<Tensor> square_sums_;  // one per arena
 };
 
 }  // namespace ringrad::nn

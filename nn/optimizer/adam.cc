@@ -9,15 +9,14 @@ Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool d
            Where where)
     : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
       options_(options),
-      decoupled_decay_(decoupled_decay),
-      first_moments_(zeros_like_arenas()),
-      second_moments_(zeros_like_arenas()) {
+      decoupled_decay_(decoupled_decay) {
   check_decay("Adam", {{"beta1", options.beta1}, {"beta2", options.beta2}}, where);
   check_not_negative("Adam", {{"eps", options.eps}}, where);
+  add_state("first_moment");
+  add_state("second_moment");
 }
 
 void Adam::update(const Range& range, double grad_scale, Where where) {
-  const ParameterArena& arena = arenas()[range.arena];
   const auto settings = [this, grad_scale, range] {
     return kernels::AdamStep{.learning_rate = learning_rate(range.group),
                              .beta1 = options_.beta1,
@@ -28,9 +27,8 @@ void Adam::update(const Range& range, double grad_scale, Where where) {
                              .step = *range.num_steps,
                              .grad_scale = grad_scale};
   };
-  kernels::replayable_adam_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
-                                part_of(first_moments_[range.arena], range),
-                                part_of(second_moments_[range.arena], range), settings, where);
+  kernels::replayable_adam_step(values(range), gradients(range), state("first_moment", range),
+                                state("second_moment", range), settings, where);
 }
 
 }  // namespace ringrad::nn

@@ -36,13 +36,8 @@ class Adam : public Optimizer {
        Where where);
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override {
-    return {{"first_moment", first_moments_}, {"second_moment", second_moments_}};
-  }
-
   AdamOptions options_;
   bool decoupled_decay_;
-  std::vector<Tensor> first_moments_, second_moments_;  // one per arena
 };
 
 /// Adam with p = p - learning_rate * weight_decay * p before each step, instead of decay in the

@@ -39,9 +39,7 @@ class ExponentialMovingAverage {
   /// Throws:  ValueError unless 0 <= decay <= 1, or if no parameter is trained
   explicit ExponentialMovingAverage(const Module& module, const AverageOptions& options = {},
                                     Where where = Where::current());
-  // A copy would share the averages' memory.
-  ExponentialMovingAverage(const ExponentialMovingAverage&) = delete;
-  ExponentialMovingAverage& operator=(const ExponentialMovingAverage&) = delete;
+  // Moves only: a copy would share the averages' memory.
   ExponentialMovingAverage(ExponentialMovingAverage&&) = default;
   ExponentialMovingAverage& operator=(ExponentialMovingAverage&&) = default;
 

@@ -66,8 +66,7 @@ void GradScaler::update() {
 }
 
 StateDict GradScaler::state_dict() const {
-  return {{"scale", scalar_tensor(scale_, {.dtype = DType::float64, .device = Device()})},
-          {"good_steps", scalar_tensor(good_steps_, {.dtype = DType::int64, .device = Device()})}};
+  return {{"scale", state_number(scale_)}, {"good_steps", state_number(good_steps_)}};
 }
 
 void GradScaler::check_state_dict(const StateDict& state, Where where) const {

@@ -63,7 +63,8 @@ class GradScaler {
 
   double scale() const { return scale_; }
 
-  /// The state between update() and step(): "scale" () float64, "good_steps" () int64.
+  /// "scale" () float64, "good_steps" () int64. Options are not included, nor that a step since the
+  /// last update() has overflowed.
   StateDict state_dict() const;
   /// Throws as Module::load_state_dict, and ValueError unless scale > 0 and good_steps >= 0.
   void load_state_dict(const StateDict& state, Where where = Where::current());

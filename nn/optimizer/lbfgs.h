@@ -46,9 +46,7 @@ class LBFGS {
  public:
   explicit LBFGS(const std::vector<Tensor>& parameters, const LBFGSOptions& options = {},
                  Where where = Where::current());
-  // A copy would train the same parameters by what it remembers of other moves.
-  LBFGS(const LBFGS&) = delete;
-  LBFGS& operator=(const LBFGS&) = delete;
+  // Moves only: a copy would train the same parameters by what it remembers of other moves.
   LBFGS(LBFGS&&) = default;
   LBFGS& operator=(LBFGS&&) = default;
 

@@ -29,12 +29,7 @@ class Lion : public Optimizer {
   void update(const Range& range, double grad_scale, Where where) override;
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override {
-    return {{"momentum", momenta_}};
-  }
-
   LionOptions options_;
-  std::vector<Tensor> momenta_;  // one per arena
 };
 
 }  // namespace ringrad::nn

@@ -34,9 +34,7 @@ Tensor orthogonalized(const Tensor& x, int iterations, DType dtype, Where where)
 }
 
 Muon::Muon(const ParameterGroups& parameters, const MuonOptions& options, Where where)
-    : Optimizer(parameters, options.learning_rate, options.weight_decay, where),
-      options_(options),
-      momenta_(zeros_like_arenas()) {
+    : Optimizer(parameters, options.learning_rate, options.weight_decay, where), options_(options) {
   check_decay("Muon", {{"momentum", options.momentum}}, where);
   RINGRAD_CHECK(options.iterations > 0, ValueError, where,
                 "Muon: iterations must be positive; got ", options.iterations);
@@ -48,6 +46,7 @@ Muon::Muon(const ParameterGroups& parameters, const MuonOptions& options, Where 
                   "; give it to another optimizer");
   check_not_partial("Muon: matrices must be whole on this rank", this->parameters(),
                     {PartOf::stage, PartOf::summand}, where);
+  add_state("momentum");
 }
 
 void Muon::update(const Range& range, double grad_scale, Where where) {
@@ -66,21 +65,20 @@ void Muon::update(const Range& range, double grad_scale, Where where) {
 // The last step is SGD's along the orthogonal matrix, laid out in memory as the parameter is.
 void Muon::update_matrix(const Range& range, const Tensor& parameter, double grad_scale,
                          Where where) {
-  const ParameterArena& arena = arenas()[range.arena];
-  const auto matrix_of = [&](const Tensor& flat, std::int64_t begin) {
-    return view::as_strided(flat, parameter.shape(), parameter.strides(), begin);
+  const auto matrix_of = [&](const Tensor& flat) {
+    return view::as_strided(flat, parameter.shape(), parameter.strides(), flat.offset());
   };
-  const Tensor velocity = matrix_of(momenta_[range.arena], range.begin);
+  const Tensor velocity = matrix_of(state("momentum", range));
   const double rest = 1 - options_.momentum;
-  const Tensor gradient = mul(
-      to(matrix_of(arena.gradients(), range.begin), velocity.dtype(), where), grad_scale, where);
+  const Tensor gradient =
+      mul(to(matrix_of(gradients(range)), velocity.dtype(), where), grad_scale, where);
   mul_(velocity, options_.momentum, where);
   add_(velocity, gradient, rest, where);
   const Tensor direction =
       options_.nesterov ? gradient * rest + velocity * options_.momentum : velocity;
   const Tensor steps = empty({range.end - range.begin},
                              {.dtype = parameter.dtype(), .device = parameter.device()}, where);
-  copy_(matrix_of(steps, 0), orthogonalized(direction, options_.iterations, options_.dtype, where),
+  copy_(matrix_of(steps), orthogonalized(direction, options_.iterations, options_.dtype, where),
         where);
   const auto rows = static_cast<double>(parameter.shape()[0]),
              columns = static_cast<double>(parameter.shape()[1]);
@@ -90,7 +88,7 @@ void Muon::update_matrix(const Range& range, const Tensor& parameter, double gra
     return kernels::SgdStep{.learning_rate = learning_rate(group) * size,
                             .weight_decay = weight_decay(group) / size};
   };
-  kernels::replayable_sgd_step(part_of(arena.values(), range), steps, {}, settings, where);
+  kernels::replayable_sgd_step(values(range), steps, {}, settings, where);
 }
 
 }  // namespace ringrad::nn

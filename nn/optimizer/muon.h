@@ -50,13 +50,9 @@ class Muon : public Optimizer {
   void update(const Range& range, double grad_scale, Where where) override;
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override {
-    return {{"momentum", momenta_}};
-  }
   void update_matrix(const Range& range, const Tensor& parameter, double grad_scale, Where where);
 
   MuonOptions options_;
-  std::vector<Tensor> momenta_;  // one per arena
 };
 
 /// A matrix with the singular vectors of x, whose singular values lie between about 0.7 and 1.2:

@@ -79,17 +79,26 @@ void Optimizer::set_learning_rate(double rate, Where where) {
   learning_rate_ = rate;
 }
 
-std::vector<Tensor> Optimizer::zeros_like_arenas() const {
-  std::vector<Tensor> state;
+void Optimizer::add_state(const std::string& name, double value) {
+  RINGRAD_ASSERT(!states_.contains(name));
   for (const ParameterArena& arena : arenas_)
-    state.push_back(zeros(arena.values().shape(),
-                          {.dtype = kernels::optimizer_state_dtype(arena.values().dtype()),
-                           .device = arena.values().device()}));
-  return state;
+    states_[name].push_back(full(arena.values().shape(), value,
+                                 {.dtype = kernels::optimizer_state_dtype(arena.values().dtype()),
+                                  .device = arena.values().device()}));
 }
 
-Tensor Optimizer::part_of(const Tensor& flat, const Range& range) {
-  return view::slice(flat, 0, range.begin, range.end);
+Tensor Optimizer::values(const Range& range) const {
+  return view::slice(arenas_[range.arena].values(), 0, range.begin, range.end);
+}
+
+Tensor Optimizer::gradients(const Range& range) const {
+  return view::slice(arenas_[range.arena].gradients(), 0, range.begin, range.end);
+}
+
+Tensor Optimizer::state(const std::string& name, const Range& range) const {
+  const auto found = states_.find(name);
+  if (found == states_.end()) return {};
+  return view::slice(found->second[range.arena], 0, range.begin, range.end);
 }
 
 // For each arena, the positions of its parameters among all parameters.
@@ -106,15 +115,13 @@ std::vector<std::vector<std::size_t>> Optimizer::positions() const {
 }
 
 StateDict Optimizer::state_dict() const {
-  const Options number{.dtype = DType::int64, .device = Device()};
-  StateDict state{{"step", scalar_tensor(num_steps_, number)},
-                  {"learning_rate",
-                   scalar_tensor(learning_rate_, {.dtype = DType::float64, .device = Device()})}};
+  StateDict state{{"step", state_number(num_steps_)},
+                  {"learning_rate", state_number(learning_rate_)}};
   const auto positions = this->positions();
   for (std::size_t a = 0; a < arenas_.size(); ++a)
     for (std::size_t i = 0; i < positions[a].size(); ++i)
-      state.emplace(concat(positions[a][i], ".steps"), scalar_tensor(steps_[a][i], number));
-  for (const auto& [name, flat] : flat_state())
+      state.emplace(concat(positions[a][i], ".steps"), state_number(steps_[a][i]));
+  for (const auto& [name, flat] : states_)
     for (std::size_t a = 0; a < arenas_.size(); ++a)
       for (std::size_t i = 0; i < arenas_[a].parameters().size(); ++i) {
         const Tensor& parameter = arenas_[a].parameters()[i];
@@ -153,7 +160,7 @@ void Optimizer::load_state_dict(const StateDict& given, Where where) {
 
 std::int64_t Optimizer::state_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& [name, flat] : flat_state())
+  for (const auto& [name, flat] : states_)
     for (const Tensor& state : flat) bytes += static_cast<std::int64_t>(state.storage()->bytes());
   return bytes;
 }

@@ -33,9 +33,7 @@ namespace ringrad::nn {
 
 class Optimizer {
  public:
-  // A copy would share the state's memory, but not the counts.
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
+  // Moves only: a copy would share the state's memory, but not the counts.
   Optimizer(Optimizer&&) = default;
   Optimizer& operator=(Optimizer&&) = default;
   virtual ~Optimizer() = default;
@@ -84,7 +82,9 @@ class Optimizer {
         num_steps;  ///< steps of each, including the current one; valid as long as the optimizer
   };
   /// Updates the values in `range` by their settled gradients, times grad_scale. step() consists of
-  /// such calls.
+  /// such calls; ShardedOptimizer makes them for parts of parameters. A captured step repeats the
+  /// kernels and not this function, so numbers that change between steps belong in the function
+  /// that kernels::replayable_sgd_step and its kin take, as in sgd.cc.
   virtual void update(const Range& range, double grad_scale, Where where) = 0;
 
   /// Replaces this optimizer's groups by those of `other`, on whose behalf it updates ranges. Where
@@ -108,19 +108,20 @@ class Optimizer {
     return groups_[group].weight_decay.value_or(weight_decay_);
   }
 
-  /// Zeros like each arena's values, for state with one number per element.
-  std::vector<Tensor> zeros_like_arenas() const;
+  /// Adds state with one number per element, at first `value`. state_dict() has it by this name,
+  /// which must be new.
+  void add_state(const std::string& name, double value = 0);
 
-  /// Elements `range` of a flat tensor.
-  static Tensor part_of(const Tensor& flat, const Range& range);
+  /// Elements `range` of the values, of the gradients, and of added state (undefined if it was not
+  /// added).
+  Tensor values(const Range& range) const;
+  Tensor gradients(const Range& range) const;
+  Tensor state(const std::string& name, const Range& range) const;
 
   /// The number of calls of step(), including the one that is running.
   std::int64_t num_steps() const { return num_steps_; }
 
  private:
-  /// State by name: one tensor per arena, with the same layout as its values.
-  virtual std::map<std::string, std::vector<Tensor>> flat_state() const { return {}; }
-
   struct Group {
     double learning_rate_scale;
     std::optional<double> weight_decay;
@@ -132,8 +133,9 @@ class Optimizer {
   std::vector<Tensor> parameters_;  // in the order in which they were given
   std::vector<ParameterArena> arenas_;
   std::vector<Group> groups_;
-  std::vector<std::vector<std::size_t>> group_of_;  // each arena's parameters
-  std::vector<std::vector<std::int64_t>> steps_;    // of each arena's parameters
+  std::vector<std::vector<std::size_t>> group_of_;     // each arena's parameters
+  std::vector<std::vector<std::int64_t>> steps_;       // of each arena's parameters
+  std::map<std::string, std::vector<Tensor>> states_;  // by name: like each arena's values
   double learning_rate_ = 0;
   double weight_decay_ = 0;
   std::int64_t num_steps_ = 0;

@@ -51,12 +51,10 @@ double Plateau::operator()(double metric) {
 }
 
 StateDict Plateau::state_dict() const {
-  const Options real{.dtype = DType::float64, .device = Device()};
-  const Options whole{.dtype = DType::int64, .device = Device()};
-  return {{"rate", scalar_tensor(rate_, real)},
-          {"best", scalar_tensor(best_, real)},
-          {"bad_reports", scalar_tensor(bad_reports_, whole)},
-          {"cooldown_left", scalar_tensor(cooldown_left_, whole)}};
+  return {{"rate", state_number(rate_)},
+          {"best", state_number(best_)},
+          {"bad_reports", state_number(bad_reports_)},
+          {"cooldown_left", state_number(cooldown_left_)}};
 }
 
 void Plateau::check_state_dict(const StateDict& state, Where where) const {

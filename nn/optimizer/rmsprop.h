@@ -30,11 +30,7 @@ class RMSprop : public Optimizer {
   void update(const Range& range, double grad_scale, Where where) override;
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override;
-
   RMSpropOptions options_;
-  std::vector<Tensor> square_averages_;  // one per arena
-  std::vector<Tensor> velocities_;       // one per arena; empty without momentum
 };
 
 }  // namespace ringrad::nn

@@ -12,16 +12,10 @@ SGD::SGD(const ParameterGroups& parameters, const SGDOptions& options, Where whe
   RINGRAD_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ValueError,
                 where, "SGD: nesterov needs momentum and no dampening; got momentum ",
                 options.momentum, " and dampening ", options.dampening);
-  if (options.momentum > 0) velocities_ = zeros_like_arenas();
-}
-
-std::map<std::string, std::vector<Tensor>> SGD::flat_state() const {
-  if (velocities_.empty()) return {};
-  return {{"momentum", velocities_}};
+  if (options.momentum > 0) add_state("momentum");
 }
 
 void SGD::update(const Range& range, double grad_scale, Where where) {
-  const ParameterArena& arena = arenas()[range.arena];
   const auto settings = [this, grad_scale, range] {
     return kernels::SgdStep{.learning_rate = learning_rate(range.group),
                             .momentum = options_.momentum,
@@ -31,9 +25,8 @@ void SGD::update(const Range& range, double grad_scale, Where where) {
                             .first = *range.num_steps == 1,
                             .grad_scale = grad_scale};
   };
-  const Tensor velocity = velocities_.empty() ? Tensor() : part_of(velocities_[range.arena], range);
-  kernels::replayable_sgd_step(part_of(arena.values(), range), part_of(arena.gradients(), range),
-                               velocity, settings, where);
+  kernels::replayable_sgd_step(values(range), gradients(range), state("momentum", range), settings,
+                               where);
 }
 
 }  // namespace ringrad::nn

@@ -32,10 +32,7 @@ class SGD : public Optimizer {
   void update(const Range& range, double grad_scale, Where where) override;
 
  private:
-  std::map<std::string, std::vector<Tensor>> flat_state() const override;
-
   SGDOptions options_;
-  std::vector<Tensor> velocities_;  // one per arena; empty without momentum
 };
 
 }  // namespace ringrad::nn

@@ -22,34 +22,20 @@ T atomic_update(T* p, Update update) {
 
 }  // namespace ringrad::sim::device
 
-template <class T>
-T atomicAdd(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old + value; });
-}
-template <class T>
-T atomicSub(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old - value; });
-}
-template <class T>
-T atomicMax(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old < value ? value : old; });
-}
-template <class T>
-T atomicMin(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return value < old ? value : old; });
-}
-template <class T>
-T atomicAnd(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old & value; });
-}
-template <class T>
-T atomicOr(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old | value; });
-}
-template <class T>
-T atomicXor(T* p, std::type_identity_t<T> value) {
-  return ringrad::sim::device::atomic_update(p, [=](T old) { return old ^ value; });
-}
+#define RINGRAD_SIM_ATOMIC(name, updated)                                          \
+  template <class T>                                                               \
+  T name(T* p, std::type_identity_t<T> value) {                                    \
+    return ringrad::sim::device::atomic_update(p, [=](T old) { return updated; }); \
+  }
+RINGRAD_SIM_ATOMIC(atomicAdd, old + value)
+RINGRAD_SIM_ATOMIC(atomicSub, old - value)
+RINGRAD_SIM_ATOMIC(atomicMax, old < value ? value : old)
+RINGRAD_SIM_ATOMIC(atomicMin, value < old ? value : old)
+RINGRAD_SIM_ATOMIC(atomicAnd, (old & value))
+RINGRAD_SIM_ATOMIC(atomicOr, old | value)
+RINGRAD_SIM_ATOMIC(atomicXor, old ^ value)
+#undef RINGRAD_SIM_ATOMIC
+
 /// *p + 1, or 0 where that would pass the limit.
 inline unsigned atomicInc(unsigned* p, unsigned limit) {
   return ringrad::sim::device::atomic_update(

@@ -12,8 +12,8 @@
 //
 // and at no other time. Lanes meet at __syncwarp(): shuffles and votes "do not imply a memory
 // barrier" (CUDA C++ Programming Guide, "Warp Vote Functions"), and lanes run apart on sm_70 and
-// newer. Blocks of a launch are never ordered. Different launches count as ordered: the streams and
-// events that order them are not checked here.
+// newer. Blocks of a launch are never ordered. Different launches count as ordered: ThreadSanitizer
+// checks the streams and events that order them (../sanitizers.h).
 
 #pragma once
 

@@ -34,7 +34,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     return fail_capture(cudaErrorStreamCaptureUnsupported, kCall,
                         "the default stream cannot be captured");
   Machine& machine = Machine::get();
-  if (const cudaError_t error = machine.resolve(kCall, stream, stream)) return error;
+  if (const cudaError_t error = machine.resolve(kCall, stream)) return error;
   const QuietLock lock(machine.mutex);
   if (stream->capture)
     return fail_capture(cudaErrorIllegalState, kCall, "the stream is being captured already");
@@ -47,14 +47,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   if (!status) return fail_no_place("cudaStreamIsCapturing");
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("cudaStreamIsCapturing", stream, on)) return error;
+  if (const cudaError_t error = machine.resolve("cudaStreamIsCapturing", stream)) return error;
   const QuietLock lock(machine.mutex);
-  if (!on->capture)
+  if (!stream->capture)
     *status = cudaStreamCaptureStatusNone;
   else
-    *status =
-        on->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    *status = stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                       : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 
@@ -64,17 +63,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (!graph) return fail_no_place(kCall);
   *graph = nullptr;
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  const cudaError_t error = machine.resolve(kCall, stream, on);
-  if (!on) return error;
+  const cudaError_t error = machine.resolve(kCall, stream);
+  if (!stream) return error;
   const QuietLock lock(machine.mutex);
-  const std::shared_ptr<Capture> capture = on->capture;
+  const std::shared_ptr<Capture> capture = stream->capture;
   if (!capture)
     return fail_capture(cudaErrorIllegalState, kCall, "the stream must be one that is captured");
-  if (!capture->began_on(*on))
+  if (!capture->began_on(*stream))
     return fail_capture(cudaErrorStreamCaptureUnmatched, kCall,
                         "a capture must end on the stream where it began");
-  const std::shared_ptr<Op> last = on->last_captured;
+  const std::shared_ptr<Op> last = stream->last_captured;
   machine.end_capture(capture);
   if (error) return error;
   if (capture->invalid)
@@ -118,9 +116,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   constexpr const char* kCall = "cudaGraphLaunch";
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve(kCall, stream, on)) return error;
-  return machine.submit_graph(executable, *on);
+  if (const cudaError_t error = machine.resolve(kCall, stream)) return error;
+  return machine.submit_graph(executable, *stream);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

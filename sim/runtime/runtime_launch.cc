@@ -10,11 +10,6 @@
 namespace ringrad::sim {
 namespace {
 
-std::string to_string(dim3 extents) {
-  return "(" + std::to_string(extents.x) + ", " + std::to_string(extents.y) + ", " +
-         std::to_string(extents.z) + ")";
-}
-
 std::size_t dynamic_shared_limit(const void* function) {
   Machine& machine = Machine::get();
   const QuietLock lock(machine.mutex);
@@ -70,14 +65,13 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
   Machine& machine = Machine::get();
   const std::string launch = "launch of kernel '" + std::string(config.name) + "': ";
   if (!function) return fail(cudaErrorInvalidDeviceFunction, launch + "there must be a kernel");
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("launch", config.stream, on)) return error;
-  Stream& stream = *on;
+  Stream* stream = config.stream;
+  if (const cudaError_t error = machine.resolve("launch", stream)) return error;
   const int current = this_host_thread().device;
-  if (stream.device != current)
+  if (stream->device != current)
     return fail(cudaErrorInvalidResourceHandle,
                 launch + "the stream must be of the current device; got devices " +
-                    std::to_string(stream.device) + " and " + std::to_string(current));
+                    std::to_string(stream->device) + " and " + std::to_string(current));
   if (const std::string complaint = complaint_about(config); !complaint.empty())
     return fail(cudaErrorInvalidConfiguration, launch + complaint);
   const std::size_t limit = dynamic_shared_limit(function);
@@ -112,7 +106,7 @@ cudaError_t enqueue_kernel(const LaunchConfig& config, const void* function,
     machine.scheduler.report_fault(current, {cudaErrorIllegalAddress, launch + complaint});
     return check_device(current);
   }
-  return machine.submit(op, stream);
+  return machine.submit(op, *stream);
 }
 
 }  // namespace ringrad::sim

@@ -193,9 +193,8 @@ cudaError_t fill(const char* call, void* p, int value, std::size_t bytes, Stream
 // Calls `act(stream)` unless the stream is invalid.
 template <class Act>
 cudaError_t on_stream(const char* call, cudaStream_t stream, Act&& act) {
-  Stream* on = nullptr;
-  if (const cudaError_t error = Machine::get().resolve(call, stream, on)) return error;
-  return act(*on);
+  if (const cudaError_t error = Machine::get().resolve(call, stream)) return error;
+  return act(*stream);
 }
 
 }  // namespace
@@ -228,25 +227,24 @@ cudaError_t cudaFree(void* p) {
 
 cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("cudaFreeAsync", stream, on)) return error;
-  if (const cudaError_t error = machine.check_captures("cudaFreeAsync", on)) return error;
+  if (const cudaError_t error = machine.resolve("cudaFreeAsync", stream)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaFreeAsync", stream)) return error;
   if (!machine.memory.mark_freeing(p)) return fail_free("cudaFreeAsync", p);
   auto op = make_op(Op::Kind::host_function, "cudaFreeAsync");
   op->kernel.body = [p] { Machine::get().memory.release(p); };
-  if (const cudaError_t error = machine.submit(op, *on)) {
+  if (const cudaError_t error = machine.submit(op, *stream)) {
     machine.memory.mark_freeing(p, false);
     return error;
   }
   const auto user = machine.scheduler.find_use(p, op.get());
   if (!user) return cudaSuccess;
   machine.scheduler.report_fault(
-      on->device,
-      {cudaErrorIllegalAddress, "cudaFreeAsync: stream " + std::to_string(on->number) + " frees " +
-                                    machine.memory.describe(p) + " while kernel '" +
+      stream->device,
+      {cudaErrorIllegalAddress, "cudaFreeAsync: stream " + std::to_string(stream->number) +
+                                    " frees " + machine.memory.describe(p) + " while kernel '" +
                                     user->kernel.name + "', which uses it, is queued on stream " +
                                     std::to_string(user->stream) + " and nothing orders them"});
-  return check_device(on->device);
+  return check_device(stream->device);
 }
 
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {

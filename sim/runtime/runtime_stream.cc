@@ -88,7 +88,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!stream)
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaStreamDestroy: the default stream cannot be destroyed");
-  if (const cudaError_t error = machine.resolve("cudaStreamDestroy", stream, stream)) return error;
+  if (const cudaError_t error = machine.resolve("cudaStreamDestroy", stream)) return error;
   const QuietLock lock(machine.mutex);
   SimulatedDevice& device = machine.devices[static_cast<std::size_t>(stream->device)];
   if (!kTsan)  // ThreadSanitizer must also know the order of finished work
@@ -105,44 +105,42 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("cudaStreamSynchronize", stream, on)) return error;
-  if (const cudaError_t error = machine.check_captures("cudaStreamSynchronize", on)) return error;
-  machine.wait(last_op(*on));
-  return check_device(on->device);
+  if (const cudaError_t error = machine.resolve("cudaStreamSynchronize", stream)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaStreamSynchronize", stream))
+    return error;
+  machine.wait(last_op(*stream));
+  return check_device(stream->device);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("cudaStreamQuery", stream, on)) return error;
-  if (const cudaError_t error = machine.check_captures("cudaStreamQuery", on)) return error;
-  return query(last_op(*on), on->device);
+  if (const cudaError_t error = machine.resolve("cudaStreamQuery", stream)) return error;
+  if (const cudaError_t error = machine.check_captures("cudaStreamQuery", stream)) return error;
+  return query(last_op(*stream), stream->device);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
   std::optional<Event> now;
-  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", stream, on)) return error;
+  if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", stream)) return error;
   if (const cudaError_t error = machine.resolve("cudaStreamWaitEvent", event, now)) return error;
   if (now->shared) {
-    if (const cudaError_t error = machine.check_captures("cudaStreamWaitEvent", on)) return error;
+    if (const cudaError_t error = machine.check_captures("cudaStreamWaitEvent", stream))
+      return error;
     return now->shared->is_done(now->shared->latest())
                ? cudaSuccess
-               : machine.submit(make_wait(now->shared), *on);
+               : machine.submit(make_wait(now->shared), *stream);
   }
-  return now->op ? machine.submit(make_marker(), *on, now->op) : cudaSuccess;
+  return now->op ? machine.submit(make_marker(), *stream, now->op) : cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* user_data) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
-  if (const cudaError_t error = machine.resolve("cudaLaunchHostFunc", stream, on)) return error;
+  if (const cudaError_t error = machine.resolve("cudaLaunchHostFunc", stream)) return error;
   if (!function) return fail(cudaErrorInvalidValue, "cudaLaunchHostFunc: there must be a function");
   auto op = make_op(Op::Kind::host_function, "host function");
   op->kernel.body = [function, user_data] { function(user_data); };
-  return machine.submit(op, *on);
+  return machine.submit(op, *stream);
 }
 
 // --- Events --------------------------------------------------------------------------------------
@@ -177,19 +175,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Machine& machine = Machine::get();
-  Stream* on = nullptr;
   std::optional<Event> now;
   if (const cudaError_t error = machine.resolve("cudaEventRecord", event, now)) return error;
-  if (const cudaError_t error = machine.resolve("cudaEventRecord", stream, on)) return error;
-  if (now->device != on->device)
+  if (const cudaError_t error = machine.resolve("cudaEventRecord", stream)) return error;
+  if (now->device != stream->device)
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaEventRecord: the event and the stream must be of one device; got devices " +
-                    std::to_string(now->device) + " and " + std::to_string(on->device));
+                    std::to_string(now->device) + " and " + std::to_string(stream->device));
   if (now->shared)
-    if (const cudaError_t error = machine.check_captures("cudaEventRecord", on)) return error;
+    if (const cudaError_t error = machine.check_captures("cudaEventRecord", stream)) return error;
   const std::uint64_t number = now->shared ? now->shared->record() : 0;
   const std::shared_ptr<Op> marker = now->shared ? make_record(now->shared, number) : make_marker();
-  if (const cudaError_t error = machine.submit(marker, *on)) {
+  if (const cudaError_t error = machine.submit(marker, *stream)) {
     if (now->shared) now->shared->finish(number);  // nothing was recorded, so no op may wait for it
     return error;
   }

@@ -10,7 +10,7 @@
 #include "ringrad/autograd/hooks.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/autograd/norm/layer_norm.h"
+#include "ringrad/autograd/norm/row_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/core/base/allocator.h"
 #include "ringrad/tests/testing.h"

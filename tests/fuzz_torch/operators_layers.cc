@@ -5,8 +5,7 @@
 #include "ringrad/autograd/convolution/pool.h"
 #include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/norm/group_norm.h"
-#include "ringrad/autograd/norm/layer_norm.h"
-#include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/norm/row_norm.h"
 #include "ringrad/tests/fuzz_torch/arguments.h"
 
 namespace ringrad::fuzz_torch {

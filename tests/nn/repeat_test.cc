@@ -7,8 +7,8 @@
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/convolution.h"
-#include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
+#include "ringrad/nn/layers/row_norm.h"
 #include "ringrad/nn/layers/sequential.h"
 #include "ringrad/tests/testing.h"
 

@@ -13,9 +13,9 @@
 #include "ringrad/nn/arena.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/convolution.h"
-#include "ringrad/nn/layers/layer_norm.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/residual.h"
+#include "ringrad/nn/layers/row_norm.h"
 #include "ringrad/nn/models/models.h"
 #include "ringrad/tests/testing.h"
 

@@ -8,12 +8,10 @@
 
 #include "ringrad/autograd/norm/batch_norm.h"
 #include "ringrad/autograd/norm/group_norm.h"
-#include "ringrad/autograd/norm/layer_norm.h"
-#include "ringrad/autograd/norm/rms_norm.h"
+#include "ringrad/autograd/norm/row_norm.h"
 #include "ringrad/nn/layers/batch_norm.h"
 #include "ringrad/nn/layers/group_norm.h"
-#include "ringrad/nn/layers/layer_norm.h"
-#include "ringrad/nn/layers/rms_norm.h"
+#include "ringrad/nn/layers/row_norm.h"
 #include "ringrad/tests/testing.h"
 
 namespace ringrad {

@@ -1,7 +1,6 @@
-#include "ringrad/autograd/norm/layer_norm.h"
-
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/gradient_check.h"
+#include "ringrad/autograd/norm/row_norm.h"
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/tests/testing.h"
 
