@@ -23,8 +23,6 @@
 
 #include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
-#include "ringrad/kernels/attention/attention_mma_cuda.h"
-#include "ringrad/kernels/attention/attention_registers_cuda.h"
 #include "ringrad/kernels/attention/attention_scores.cuh"
 #include "ringrad/kernels/library/backend.h"
 #include "ringrad/kernels/library/shared_gpu.h"

@@ -10,7 +10,7 @@
 //
 // Paper: Dao 2023, arXiv:2307.08691, section 3.1.2 and algorithm 2
 
-#include "ringrad/kernels/attention/attention_mma_cuda.h"
+#include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_mma_launch.cuh"
 
 namespace ringrad::kernels::cuda {

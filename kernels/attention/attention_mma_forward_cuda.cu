@@ -4,7 +4,7 @@
 // Paper: Dao 2023, arXiv:2307.08691, section 3: rows are divided among warps, so that no warp waits
 //        for another's scores, and a row is divided by its sum once, at the end
 
-#include "ringrad/kernels/attention/attention_mma_cuda.h"
+#include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_mma_launch.cuh"
 
 namespace ringrad::kernels::cuda {

@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/attention/attention_registers_cuda.h"
+#include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_registers_scores.cuh"
 
 namespace ringrad::kernels::cuda {

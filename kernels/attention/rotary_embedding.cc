@@ -1,7 +1,5 @@
 #include "ringrad/kernels/attention/rotary_embedding.h"
 
-#include "ringrad/kernels/attention/rotary_embedding_cuda.h"
-
 namespace ringrad::kernels {
 
 Tensor rotary_embedding(const Tensor& x, const RotaryOptions& options, bool inverse, Where where) {

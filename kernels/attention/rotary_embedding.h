@@ -53,4 +53,10 @@ namespace cpu {
 void rotary_embedding(const RotaryCall& call);
 
 }  // namespace cpu
+
+namespace cuda {
+
+void rotary_embedding(const RotaryCall& call, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

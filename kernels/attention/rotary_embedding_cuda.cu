@@ -1,12 +1,10 @@
 #include <cmath>
 
-#include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/attention/rotary_embedding_cuda.h"
+#include "ringrad/kernels/attention/rotary_embedding.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 /// Where the rows of x and y lie.
 struct Rows {
@@ -65,10 +63,8 @@ void rotary_embedding(const RotaryCall& call, Where where) {
   const std::int64_t threads = x.numel() / rows.columns * ((rows.columns + 1) / 2);
   dispatch_floating(x.dtype(), [&]<class T>() {
     launch_on(x.device(),
-              {.name = "rotary_embedding",
-               .grid = num_blocks(threads, kThreads),
-               .block = kThreads,
-               .bytes = 2. * static_cast<double>(x.numel()) * sizeof(T)},
+              thread_per_element("rotary_embedding", threads,
+                                 2. * static_cast<double>(x.numel()) * sizeof(T)),
               where, rotary_thread_per_pair<T>, x.device_data<const T>(), y.device_data<T>(),
               threads, rows, call.options, call.sign);
   });

@@ -5,8 +5,7 @@
 #include <limits>
 
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/convolution/convolution_cpu.h"
-#include "ringrad/kernels/convolution/convolution_cuda.h"
+#include "ringrad/kernels/convolution/convolution_kernels.h"
 #include "ringrad/kernels/convolution/winograd.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/library/backend.h"

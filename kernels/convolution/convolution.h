@@ -12,11 +12,12 @@
 //
 // convolution_cuda.cu has the implementations for GPUs. On a CPU the shape chooses among these:
 //
-//     winograd.h                    3x3 with stride 1, float32, channels in sixteens:
-//                                   a quarter of the multiplications
+//     winograd.h                    3x3 with stride 1, float32, channels in sixteens, filters that
+//                                   fit into a cache, AVX-512: a quarter of the multiplications
 //     convolution_depthwise_cpu.cc  weight gradients of depthwise filters 5 or 7 wide, float32
 //     oneDNN                        every other float32 shape
-//     convolution_direct_cpu.cc     loops, for float64 and for what oneDNN does not support
+//     convolution_direct_cpu.cc     loops, for float64, for extents of zero, and forward for
+//                                   padding as wide as a filter
 //
 // Extents: B batch, C input channels, K output channels, D H W input pixels, Z P Q output pixels,
 // U R S filter taps, G groups; L input positions, T output positions of a sequence.

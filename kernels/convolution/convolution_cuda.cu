@@ -10,19 +10,18 @@
 #include <iterator>
 #include <limits>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/convolution/convolution_cuda.h"
 #include "ringrad/kernels/convolution/convolution_direct_cuda.cuh"
+#include "ringrad/kernels/convolution/convolution_kernels.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/matmul/gemm.cuh"
+#include "ringrad/kernels/per_element.cuh"
 #include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr std::int64_t kInt32 = std::numeric_limits<std::int32_t>::max();
 
 // True if every number that WindowGeometry<int> computes, other than memory offsets, fits into 32
@@ -57,10 +56,6 @@ void with_geometry(const ConvolutionGeometry& g, Launch launch) {
     launch(WindowGeometry<std::int32_t>(g));
   else
     launch(WindowGeometry<std::int64_t>(g));
-}
-
-LaunchConfig config_for(const char* name, std::int64_t size) {
-  return {.name = name, .grid = num_blocks(size, kThreads), .block = kThreads};
 }
 
 // One product per group; the strides between groups are in elements.
@@ -100,9 +95,9 @@ void forward(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight
   const std::int64_t inputs = g.group_inputs(), outputs = g.group_outputs();
   if (!uses_tiles(g, outputs))
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
-      launch_on(y.device(), config_for(g.name(ConvolutionProduct::forward), y.numel()), where,
-                convolution_direct<T, Index>, window, x.device_data<T>(), filter.device_data<T>(),
-                offsets, y.device_data<T>());
+      launch_on(y.device(), thread_per_element(g.name(ConvolutionProduct::forward), y.numel()),
+                where, convolution_direct<T, Index>, window, x.device_data<T>(),
+                filter.device_data<T>(), offsets, y.device_data<T>());
     });
 
   const std::int64_t terms = g.taps() * inputs;
@@ -124,8 +119,8 @@ void backward_input(const ConvolutionGeometry& g, const Tensor& grad_y, const Te
     const Tensor filter = to_layout(weight, Layout::channels_last, where);
     return with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
       launch_on(grad_x.device(),
-                config_for(g.name(ConvolutionProduct::backward_input), grad_x.numel()), where,
-                convolution_backward_input_direct<T, Index>, window, grad_y.device_data<T>(),
+                thread_per_element(g.name(ConvolutionProduct::backward_input), grad_x.numel()),
+                where, convolution_backward_input_direct<T, Index>, window, grad_y.device_data<T>(),
                 filter.device_data<T>(), grad_x.device_data<T>());
     });
   }
@@ -156,8 +151,9 @@ void backward_weight_direct(const ConvolutionGeometry& g, const Tensor& x, const
   const Tensor parts = empty({num_slices, g.K, g.U * g.R, g.S, g.group_inputs()},
                              {.dtype = math_dtype(x.dtype()), .device = x.device()}, where);
   with_geometry(g, [&]<class Index>(const WindowGeometry<Index>& window) {
-    launch_on(x.device(), config_for(g.name(ConvolutionProduct::backward_weight), parts.numel()),
-              where, convolution_backward_weight_direct<T, Index>, window, num_slices, slice,
+    launch_on(x.device(),
+              thread_per_element(g.name(ConvolutionProduct::backward_weight), parts.numel()), where,
+              convolution_backward_weight_direct<T, Index>, window, num_slices, slice,
               x.device_data<T>(), grad_y.device_data<T>(), parts.device_data<MathType<T>>());
   });
   const Tensor filter =

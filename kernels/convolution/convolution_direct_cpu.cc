@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ringrad/core/simd.h"
-#include "ringrad/kernels/convolution/convolution_cpu.h"
+#include "ringrad/kernels/convolution/convolution_kernels.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu::direct {

@@ -8,6 +8,7 @@
 
 #include "ringrad/core/dtype.h"
 #include "ringrad/kernels/convolution/convolution_operands.cuh"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 
@@ -27,9 +28,7 @@ __global__ void convolution_direct(WindowGeometry<Index> g, const T* x, const T*
                                    const T* bias, T* y) {
   using Math = MathType<T>;
   const std::int64_t size = std::int64_t{g.pixels_of_y()} * g.K;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < size; i += step) {
+  for (const std::int64_t i : own_elements(size)) {
     const auto [number, k] = divide(static_cast<Index>(i), g.K);
     const auto pixel = g.pixel_of_y(number);
     const T* group = x + k / g.outputs * g.inputs;
@@ -51,10 +50,8 @@ __global__ void convolution_backward_input_direct(WindowGeometry<Index> g, const
                                                   const T* filter, T* grad_x) {
   using Math = MathType<T>;
   const std::int64_t size = std::int64_t{g.pixels_of_x()} * g.C;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t filter_size = std::int64_t{g.taps()} * g.inputs;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < size; i += step) {
+  for (const std::int64_t i : own_elements(size)) {
     const auto [number, channel] = divide(static_cast<Index>(i), g.C);
     const auto pixel = g.pixel_of_x(number);
     const auto [group, c] = divide(channel, g.inputs);
@@ -82,9 +79,7 @@ __global__ void convolution_backward_weight_direct(WindowGeometry<Index> g, Inde
   using Math = MathType<T>;
   const std::int64_t channels = std::int64_t{g.K} * g.inputs, taps = g.taps();
   const std::int64_t size = channels * taps;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < size * num_slices; i += step) {
+  for (const std::int64_t i : own_elements(size * num_slices)) {
     const auto slice = static_cast<Index>(i / size);
     const auto number = static_cast<Index>(i / channels % taps);
     const auto tap = g.tap(number);

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/convolution/convolution_cpu.h"
+#include "ringrad/kernels/convolution/convolution_kernels.h"
 #include "ringrad/kernels/library/onednn.h"
 #include "ringrad/kernels/parallel_for.h"
 

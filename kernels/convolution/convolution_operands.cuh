@@ -142,10 +142,11 @@ struct WindowGeometry {
   }
 };
 
-/// i: pixels of y; k: (u, r, s, c) of a group's filters. Element: the input that a tap reads from
-/// channel c.
-template <class T>
-struct Patches {
+/// The inputs that the taps of y's pixels read (i: pixels of y; k: (u, r, s, c) of a group's
+/// filters), or, kBackward, the gradients of the outputs whose taps read x's pixels (i: pixels of
+/// x; k: (u, r, s, k)).
+template <class T, bool kBackward>
+struct TapOperand {
   using Element = T;
   static constexpr bool kAlongK = true;
 
@@ -154,32 +155,19 @@ struct Patches {
   int pack;
 
   __device__ const T* find(unsigned i, unsigned k) const {
-    const unsigned extent = g.pixels_of_y(), K = g.taps() * g.inputs;
+    const Divisor<int>& channels = kBackward ? g.outputs : g.inputs;
+    const unsigned extent = kBackward ? g.pixels_of_x() : g.pixels_of_y(), K = g.taps() * channels;
     if (i >= extent || k >= K) return nullptr;
-    const auto [tap, c] = divide(static_cast<int>(k), g.inputs);
-    const std::int64_t place = g.input(g.pixel_of_y(static_cast<int>(i)), g.tap(tap));
-    return place >= 0 ? data + place + c : nullptr;
-  }
-};
-
-/// i: pixels of x; k: (u, r, s, k) of a group's filters. Element: the gradient of the output whose
-/// tap reads that pixel.
-template <class T>
-struct GradientPatches {
-  using Element = T;
-  static constexpr bool kAlongK = true;
-
-  const T* data;  // channel 0 of the group
-  WindowGeometry<int> g;
-  int pack;
-
-  __device__ const T* find(unsigned i, unsigned k) const {
-    const unsigned extent = g.pixels_of_x(), K = g.taps() * g.outputs;
-    if (i >= extent || k >= K) return nullptr;
-    const auto [tap, channel] = divide(static_cast<int>(k), g.outputs);
-    const std::int64_t place = g.output(g.pixel_of_x(static_cast<int>(i)), g.tap(tap));
+    const auto [tap, channel] = divide(static_cast<int>(k), channels);
+    const int pixel = static_cast<int>(i);
+    const std::int64_t place = kBackward ? g.output(g.pixel_of_x(pixel), g.tap(tap))
+                                         : g.input(g.pixel_of_y(pixel), g.tap(tap));
     return place >= 0 ? data + place + channel : nullptr;
   }
 };
+template <class T>
+using Patches = TapOperand<T, false>;
+template <class T>
+using GradientPatches = TapOperand<T, true>;
 
 }  // namespace ringrad::kernels::cuda

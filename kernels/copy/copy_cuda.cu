@@ -13,27 +13,24 @@
 #include <type_traits>
 
 #include "ringrad/core/dispatch_size.h"
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/gpu/pack.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/convert.h"
 #include "ringrad/kernels/copy/copy_cuda.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
 
 using ringrad::cuda::Pack;
 
-constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = 8;
 
 // Bound: bandwidth, to the degree that the strides allow. `to` is the same for all threads.
 template <class From, class Index>
 __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DType to,
                                 const From* src) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(n)) {
     const auto offsets = nest.element_offsets(static_cast<Index>(i));
     const From value = src[offsets[1]];
     dispatch_dtype(to, [&]<class To>() { static_cast<To*>(dst)[offsets[0]] = convert<To>(value); });
@@ -44,9 +41,7 @@ __global__ void convert_strided(LoopNest<2> nest, std::int64_t n, void* dst, DTy
 // REQUIRES: each pack of dst and src is aligned to its size
 template <class To, class From, int V>
 __global__ void convert_packs(LoopNest<2> nest, std::int64_t n, To* dst, const From* src) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(n)) {
     const auto offsets = nest.element_offsets(static_cast<std::uint32_t>(i));
     const auto from = *reinterpret_cast<const Pack<From, V>*>(src + offsets[1]);
     Pack<To, V> to;
@@ -154,10 +149,7 @@ bool copy_packs(Device device, LoopNest<2> nest, std::byte* dst, const std::byte
   if (!as_packs<V>(nest, dst, sizeof(To), src, sizeof(From))) return false;
   const std::int64_t n = num_elements(nest);
   launch_on(device,
-            {.name = "copy",
-             .grid = num_blocks(n, kThreads),
-             .block = kThreads,
-             .bytes = static_cast<double>(n * V) * (sizeof(To) + sizeof(From))},
+            thread_per_element("copy", n, static_cast<double>(n * V) * (sizeof(To) + sizeof(From))),
             where, convert_packs<To, From, V>, nest, n, reinterpret_cast<To*>(dst),
             reinterpret_cast<const From*>(src));
   return true;
@@ -196,7 +188,7 @@ void copy(Device device, const LoopNest<2>& nest, std::byte* dst, DType to, cons
                          [&]<class T>() { transpose<T>(device, m, dst, src, where); });
   }
   if (copy_packs(device, nest, dst, to, src, from, where)) return;
-  const LaunchConfig config{.name = "copy", .grid = num_blocks(n, kThreads), .block = kThreads};
+  const LaunchConfig config = thread_per_element("copy", n);
   dispatch_dtype(from, [&]<class From>() {
     const auto* typed = reinterpret_cast<const From*>(src);
     if (n <= std::numeric_limits<std::int32_t>::max())

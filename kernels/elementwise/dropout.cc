@@ -1,7 +1,6 @@
 #include "ringrad/kernels/elementwise/dropout.h"
 
 #include "ringrad/kernels/copy/dense.h"
-#include "ringrad/kernels/elementwise/dropout_cuda.h"
 
 namespace ringrad::kernels {
 

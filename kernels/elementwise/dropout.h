@@ -38,4 +38,11 @@ namespace cpu {
 void apply_mask(const Tensor& x, const Tensor& mask, double scale, const Tensor& y);
 
 }  // namespace cpu
+
+namespace cuda {
+
+/// As cpu::apply_mask, for tensors on a GPU.
+void apply_mask(const Tensor& x, const Tensor& mask, double scale, const Tensor& y, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

@@ -1,4 +1,5 @@
-#include "ringrad/kernels/elementwise/dropout_cuda.h"
+#include "ringrad/kernels/dispatch_math.h"
+#include "ringrad/kernels/elementwise/dropout.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 
 namespace ringrad::kernels::cuda {
@@ -13,12 +14,10 @@ struct Select {
 }  // namespace
 
 void apply_mask(const Tensor& x, const Tensor& mask, double scale, const Tensor& y, Where where) {
-  const auto run = [&]<class Math>() {
+  dispatch_math(x.dtype(), [&]<class Math>() {
     map<Math, Math, std::uint8_t>("apply_mask", Select<Math>{static_cast<Math>(scale)}, y,
                                   {&x, &mask}, where);
-  };
-  x.dtype() == DType::float64 ? run.template operator()<double>()
-                              : run.template operator()<float>();
+  });
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -16,7 +16,7 @@ LinearWork linear_work(const Tensor& out, std::span<const Tensor* const> in,
   for (std::size_t i = 0; i < in.size(); ++i)
     if (!fits(*in[i], dtypes[i + 1])) return {};
   const std::int64_t packs = (out.numel() + V - 1) / V;
-  if (packs > std::int64_t{std::numeric_limits<std::int32_t>::max()} * kMapThreads) return {};
+  if (packs > std::int64_t{std::numeric_limits<std::int32_t>::max()} * kElementThreads) return {};
   return {packs, bytes_per_element * static_cast<double>(out.numel())};
 }
 

@@ -18,18 +18,16 @@
 #include <type_traits>
 #include <utility>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/gpu/pack.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/copy/convert.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/loop_nest.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 
 using ringrad::cuda::Pack;
-
-inline constexpr int kMapThreads = 256;
 
 /// Element `offset` as a number of type Math. REQUIRES: math_dtype(dtype) == dtype_of<Math>
 template <class Math>
@@ -65,9 +63,7 @@ struct MapOperands {
 template <class Index, class Out, class Function, class... In>
 __global__ void map_strided(Function function, std::int64_t n, void* out, DType out_dtype,
                             MapOperands<sizeof...(In)> in, LoopNest<1 + sizeof...(In)> nest) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(n)) {
     const auto offsets = nest.element_offsets(static_cast<Index>(i));
     const Out value = [&]<std::size_t... k>(std::index_sequence<k...>) {
       return function(load<In>(in.data[k], in.dtype[k], offsets[k + 1])...);
@@ -192,7 +188,7 @@ void map(const char* name, const Function& function, const Tensor& out,
   constexpr std::size_t N = sizeof...(In);
   if (out.numel() == 0) return;
   const MapInputs<N> in(operands, {dtype_of<In>...}, where);
-  LaunchConfig config{.name = name, .grid = {}, .block = kMapThreads};
+  LaunchConfig config{};
   if constexpr ((std::is_same_v<In, float> || ...)) {
     // The kernel for elements of one storage type T (and bool for conditions and results of
     // predicates), if the operands allow it.
@@ -203,8 +199,7 @@ void map(const char* name, const Function& function, const Tensor& out,
       const LinearWork work = linear_work(out, in.tensors(), kDTypes, V);
       if (work.packs == 0) return false;
       linear = map_linear<V, StoredAs<Out, T>, Function, StoredAs<In, T>...>;
-      config.grid = num_blocks(work.packs, kMapThreads);
-      config.bytes = work.bytes;
+      config = thread_per_element(name, work.packs, work.bytes);
       return true;
     };
     if (attempt.template operator()<float>() || attempt.template operator()<bfloat16>() ||
@@ -212,7 +207,7 @@ void map(const char* name, const Function& function, const Tensor& out,
       return launch_on(out.device(), config, where, linear, function, out.numel(), out.raw_data(),
                        in.addresses());
   }
-  config.grid = num_blocks(out.numel(), kMapThreads);
+  config = thread_per_element(name, out.numel());
   const bool is_small = out.numel() <= std::numeric_limits<std::int32_t>::max();
   launch_on(out.device(), config, where,
             is_small ? map_strided<std::uint32_t, Out, Function, In...>

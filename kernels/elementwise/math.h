@@ -15,47 +15,34 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(RINGRAD_SANITIZE)
 #define RINGRAD_VECTOR_MATH __attribute__((simd("notinbranch")))
+#define RINGRAD_UNARY_MATH(name)                     \
+  RINGRAD_VECTOR_MATH float name##f(float) noexcept; \
+  RINGRAD_VECTOR_MATH double name(double) noexcept;
 
 extern "C" {
-RINGRAD_VECTOR_MATH float acosf(float) noexcept;
-RINGRAD_VECTOR_MATH float acoshf(float) noexcept;
-RINGRAD_VECTOR_MATH float asinf(float) noexcept;
-RINGRAD_VECTOR_MATH float asinhf(float) noexcept;
-RINGRAD_VECTOR_MATH float atanf(float) noexcept;
-RINGRAD_VECTOR_MATH float atanhf(float) noexcept;
-RINGRAD_VECTOR_MATH float coshf(float) noexcept;
-RINGRAD_VECTOR_MATH float sinhf(float) noexcept;
-RINGRAD_VECTOR_MATH float tanf(float) noexcept;
+RINGRAD_UNARY_MATH(acos)
+RINGRAD_UNARY_MATH(acosh)
+RINGRAD_UNARY_MATH(asin)
+RINGRAD_UNARY_MATH(asinh)
+RINGRAD_UNARY_MATH(atan)
+RINGRAD_UNARY_MATH(atanh)
+RINGRAD_UNARY_MATH(cosh)
+RINGRAD_UNARY_MATH(sinh)
+RINGRAD_UNARY_MATH(tan)
+RINGRAD_UNARY_MATH(exp)
+RINGRAD_UNARY_MATH(expm1)
+RINGRAD_UNARY_MATH(log)
+RINGRAD_UNARY_MATH(log1p)
+RINGRAD_UNARY_MATH(sin)
+RINGRAD_UNARY_MATH(cos)
+RINGRAD_UNARY_MATH(tanh)
+RINGRAD_UNARY_MATH(erf)
 RINGRAD_VECTOR_MATH float atan2f(float, float) noexcept;
-RINGRAD_VECTOR_MATH float expf(float) noexcept;
-RINGRAD_VECTOR_MATH float expm1f(float) noexcept;
-RINGRAD_VECTOR_MATH float logf(float) noexcept;
-RINGRAD_VECTOR_MATH float log1pf(float) noexcept;
-RINGRAD_VECTOR_MATH float sinf(float) noexcept;
-RINGRAD_VECTOR_MATH float cosf(float) noexcept;
-RINGRAD_VECTOR_MATH float tanhf(float) noexcept;
-RINGRAD_VECTOR_MATH float erff(float) noexcept;
-RINGRAD_VECTOR_MATH float powf(float, float) noexcept;
-RINGRAD_VECTOR_MATH double acos(double) noexcept;
-RINGRAD_VECTOR_MATH double acosh(double) noexcept;
-RINGRAD_VECTOR_MATH double asin(double) noexcept;
-RINGRAD_VECTOR_MATH double asinh(double) noexcept;
-RINGRAD_VECTOR_MATH double atan(double) noexcept;
-RINGRAD_VECTOR_MATH double atanh(double) noexcept;
-RINGRAD_VECTOR_MATH double cosh(double) noexcept;
-RINGRAD_VECTOR_MATH double sinh(double) noexcept;
-RINGRAD_VECTOR_MATH double tan(double) noexcept;
 RINGRAD_VECTOR_MATH double atan2(double, double) noexcept;
-RINGRAD_VECTOR_MATH double exp(double) noexcept;
-RINGRAD_VECTOR_MATH double expm1(double) noexcept;
-RINGRAD_VECTOR_MATH double log(double) noexcept;
-RINGRAD_VECTOR_MATH double log1p(double) noexcept;
-RINGRAD_VECTOR_MATH double sin(double) noexcept;
-RINGRAD_VECTOR_MATH double cos(double) noexcept;
-RINGRAD_VECTOR_MATH double tanh(double) noexcept;
-RINGRAD_VECTOR_MATH double erf(double) noexcept;
+RINGRAD_VECTOR_MATH float powf(float, float) noexcept;
 RINGRAD_VECTOR_MATH double pow(double, double) noexcept;
 }
 
+#undef RINGRAD_UNARY_MATH
 #undef RINGRAD_VECTOR_MATH
 #endif

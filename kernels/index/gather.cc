@@ -1,7 +1,6 @@
 #include "ringrad/kernels/index/gather.h"
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/index/gather_cuda.h"
 #include "ringrad/kernels/index/indices.h"
 #include "ringrad/kernels/overlap.h"
 

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "ringrad/core/dispatch_size.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/index/gather.h"
 #include "ringrad/kernels/index/indices.h"
 #include "ringrad/kernels/loop_nest.h"
@@ -125,13 +126,6 @@ void scatter(const Tensor& y, int axis, const Tensor& index, const Tensor& src, 
   });
 }
 
-// Dispatches to the dtype in which sums are kept.
-template <class Body>
-void dispatch_wide(DType dtype, Body body) {
-  if (dtype == DType::float64) return body.template operator()<double>();
-  body.template operator()<float>();
-}
-
 }  // namespace
 
 bool gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
@@ -150,7 +144,7 @@ bool gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
 }
 
 void scatter_add(const Tensor& y, int axis, const Tensor& index, const Tensor& src) {
-  dispatch_wide(y.dtype(), [&]<class T>() {
+  dispatch_math(y.dtype(), [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class Index>() {
       T* to = y.data<T>();
       const T* from = src.data<T>();

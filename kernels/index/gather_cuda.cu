@@ -8,18 +8,17 @@
 #include <limits>
 
 #include "ringrad/core/dispatch_size.h"
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/index/gather_cuda.h"
+#include "ringrad/kernels/index/gather.h"
 #include "ringrad/kernels/index/index_check.cuh"
 #include "ringrad/kernels/index/index_groups_cuda.h"
 #include "ringrad/kernels/loop_nest.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
 
 // Extent of the indexed axis, and its stride in memory.
@@ -32,9 +31,7 @@ struct Axis {
 template <class Element, class Index, class Unsigned>
 __global__ void gather_element_per_thread(LoopNest<2> nest, std::int64_t n, Axis axis,
                                           const Element* x, const Index* index, Element* y) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(n)) {
     const auto [at, from] = nest.element_offsets(static_cast<Unsigned>(i));
     const std::int64_t j = index[at];
     y[at] = in_bounds(j, axis.bound) ? x[from + j * axis.step] : Element();
@@ -64,9 +61,7 @@ struct Assign {
 template <class Put, class From, class To, class Index>
 __global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Line line, Axis axis,
                                         const Index* index, const From* src, To* y) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < lines; i += step) {
+  for (const std::int64_t i : own_elements(lines)) {
     const auto [index_at, src_at, y_at] = nest.element_offsets(static_cast<std::uint64_t>(i));
     for (std::int64_t j = 0; j < line.length; ++j) {
       const std::int64_t to = index[index_at + j * line.index_step];
@@ -81,9 +76,7 @@ __global__ void scatter_line_per_thread(LoopNest<3> nest, std::int64_t lines, Li
 template <class Index>
 __global__ void find_places(LoopNest<2> nest, std::int64_t n, Axis axis, const Index* index,
                             std::int64_t y_size, std::int32_t* keys) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(n)) {
     const auto [at, to] = nest.element_offsets(static_cast<std::uint32_t>(i));
     const std::int64_t j = index[at];
     keys[at] = static_cast<std::int32_t>(in_bounds(j, axis.bound) ? to + j * axis.step : y_size);
@@ -107,8 +100,8 @@ void scatter_lines(const char* name, const Tensor& y, int axis, const Tensor& in
   const auto nest = make_loop_nest<3>(shape, {&index_strides, &src.strides(), &y.strides()});
   const std::int64_t lines = shape.numel();
   dispatch_index(index.dtype(), [&]<class Index>() {
-    launch_on(y.device(), {.name = name, .grid = num_blocks(lines, kThreads), .block = kThreads},
-              where, scatter_line_per_thread<Put, From, To, Index>, nest, lines, line,
+    launch_on(y.device(), thread_per_element(name, lines), where,
+              scatter_line_per_thread<Put, From, To, Index>, nest, lines, line,
               Axis{y.shape()[axis], y.strides()[axis]}, index.device_data<Index>(), from, to);
   });
 }
@@ -121,10 +114,9 @@ void scatter_groups(const Tensor& y, int axis, const Tensor& index, const Tensor
   const Strides y_strides = without(y.strides(), axis);
   const auto nest = make_loop_nest<2>(index.shape(), {&index_strides, &y_strides});
   dispatch_index(index.dtype(), [&]<class Index>() {
-    launch_on(y.device(),
-              {.name = "find_places", .grid = num_blocks(n, kThreads), .block = kThreads}, where,
-              find_places<Index>, nest, n, Axis{y.shape()[axis], y.strides()[axis]},
-              index.device_data<Index>(), y.numel(), keys.device_data<std::int32_t>());
+    launch_on(y.device(), thread_per_element("find_places", n), where, find_places<Index>, nest, n,
+              Axis{y.shape()[axis], y.strides()[axis]}, index.device_data<Index>(), y.numel(),
+              keys.device_data<std::int32_t>());
   });
   const Tensor covered =
       contiguous(view::as_strided(src, index.shape(), src.strides(), src.offset(), where), where);
@@ -143,10 +135,8 @@ void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y, Whe
     dispatch_index(index.dtype(), [&]<class Index>() {
       const auto run = [&](auto kernel) {
         launch_on(y.device(),
-                  {.name = "gather",
-                   .grid = num_blocks(n, kThreads),
-                   .block = kThreads,
-                   .bytes = static_cast<double>(n) * (sizeof(Index) + 2 * sizeof(Element))},
+                  thread_per_element(
+                      "gather", n, static_cast<double>(n) * (sizeof(Index) + 2 * sizeof(Element))),
                   where, kernel, nest, n, Axis{x.shape()[axis], x.strides()[axis]},
                   reinterpret_cast<const Element*>(x.raw_data()), index.device_data<Index>(),
                   reinterpret_cast<Element*>(y.raw_data()));

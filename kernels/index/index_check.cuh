@@ -8,6 +8,9 @@
 
 #include <cstdint>
 
+#include "ringrad/core/gpu/device_fault.h"
+#include "ringrad/core/tensor.h"
+
 namespace ringrad::kernels {
 
 /// 0 <= index < bound. As an unsigned number, a negative index is larger than every bound, so one
@@ -26,4 +29,14 @@ struct IsValid {
   }
 };
 
+namespace cuda {
+
+/// Queues the check. If an index is bad, the check completes `note` with the value and position of
+/// the first bad one. The note becomes the device's fault (core/gpu/device_fault.h) unless the
+/// device already has one.
+///
+/// REQUIRES: indices is contiguous, int32 or int64
+void check_indices(const Tensor& indices, const IsValid& is_valid, const BadIndex& note);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

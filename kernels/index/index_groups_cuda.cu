@@ -18,11 +18,11 @@
 #include <algorithm>
 #include <bit>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/divisor.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 #include "ringrad/kernels/index/index_check.cuh"
 #include "ringrad/kernels/index/index_groups_cuda.h"
+#include "ringrad/kernels/per_element.cuh"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {
@@ -40,8 +40,7 @@ constexpr std::int64_t kMostBlocks = 256;  // about two per multiprocessor of an
 template <class Index>
 __global__ void keys_of_indices(const Index* indices, std::int64_t n, std::int64_t size,
                                 std::int32_t* keys) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step)
+  for (const std::int64_t i : own_elements(n))
     keys[i] = static_cast<std::int32_t>(in_bounds(indices[i], size) ? indices[i] : size);
 }
 
@@ -211,9 +210,7 @@ __device__ void add_members(const T* x, std::int64_t inner, const std::int32_t* 
 template <int V, class T, class Int>
 __global__ void sum_behind_cuts(Members members, Packs<Int> packs, const T* x, std::int64_t inner,
                                 MathType<T>* parts) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < packs.n; i += step) {
+  for (const std::int64_t i : own_elements(packs.n)) {
     const auto at = packs.at(i);
     const std::int64_t cut = at.row * members.length;
     const std::int32_t group = members.keys[cut];
@@ -232,10 +229,8 @@ template <int V, class T, class Out, class Int>
 __global__ void sum_group_per_row(Members members, Packs<Int> packs, const T* x, std::int64_t inner,
                                   const MathType<T>* parts, std::int64_t excluded, bool onto,
                                   Out* y) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t cuts = (members.num_indices + members.length - 1) / members.length;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < packs.n; i += step) {
+  for (const std::int64_t i : own_elements(packs.n)) {
     const auto at = packs.at(i);
     const std::int64_t begin = members.starts[at.row];
     const std::int64_t end = at.row == excluded ? begin : members.starts[at.row + 1];
@@ -283,18 +278,15 @@ void sum(const Members& members, const Tensor& x, std::int64_t outer, std::int64
   if (cuts > 1) {
     parts = empty({outer * cuts * inner}, {.dtype = dtype_of<Math>, .device = x.device()}, where);
     const auto packs = packs_of<Int>(outer, cuts, inner / V);
-    launch_on(x.device(),
-              {.name = "sum_behind_cuts", .grid = num_blocks(packs.n, kThreads), .block = kThreads},
-              where, sum_behind_cuts<V, T, Int>, members, packs, x.device_data<T>(), inner,
+    launch_on(x.device(), thread_per_element("sum_behind_cuts", packs.n), where,
+              sum_behind_cuts<V, T, Int>, members, packs, x.device_data<T>(), inner,
               parts.device_data<Math>());
   }
   const auto packs = packs_of<Int>(outer, members.size, inner / V);
   launch_on(x.device(),
-            {.name = "sum_groups",
-             .grid = num_blocks(packs.n, kThreads),
-             .block = kThreads,
-             .bytes = static_cast<double>(x.numel()) * sizeof(T) +
-                      static_cast<double>(y.numel()) * sizeof(Out)},
+            thread_per_element("sum_groups", packs.n,
+                               static_cast<double>(x.numel()) * sizeof(T) +
+                                   static_cast<double>(y.numel()) * sizeof(Out)),
             where, sum_group_per_row<V, T, Out, Int>, members, packs, x.device_data<T>(), inner,
             cuts > 1 ? parts.device_data<Math>() : nullptr, excluded, onto, y.device_data<Out>());
 }
@@ -309,9 +301,8 @@ IndexGroups group_indices(const Tensor& indices, std::int64_t size, Where where)
   const std::int64_t n = indices.numel();
   const Tensor keys = empty_int32(n, indices, where);
   dispatch_index(indices.dtype(), [&]<class Index>() {
-    launch_on(indices.device(),
-              {.name = "keys_of_indices", .grid = num_blocks(n, kThreads), .block = kThreads},
-              where, keys_of_indices<Index>, indices.device_data<Index>(), n, size,
+    launch_on(indices.device(), thread_per_element("keys_of_indices", n), where,
+              keys_of_indices<Index>, indices.device_data<Index>(), n, size,
               keys.device_data<std::int32_t>());
   });
   return group_keys(keys, size, where);
@@ -342,10 +333,8 @@ IndexGroups group_keys(const Tensor& unsorted, std::int64_t size, Where where) {
     std::swap(order, other_order);
   }
   const Tensor starts = empty_int32(size + 1, unsorted, where);
-  launch_on(device,
-            {.name = "find_starts", .grid = num_blocks(size + 1, kThreads), .block = kThreads},
-            where, find_starts, data(keys), static_cast<std::int32_t>(n),
-            static_cast<std::int32_t>(size), data(starts));
+  launch_on(device, thread_per_element("find_starts", size + 1), where, find_starts, data(keys),
+            static_cast<std::int32_t>(n), static_cast<std::int32_t>(size), data(starts));
   return {order, keys, starts};
 }
 

@@ -1,7 +1,6 @@
 #include "ringrad/kernels/index/index_select.h"
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/index/index_select_cuda.h"
 #include "ringrad/kernels/index/indices.h"
 
 namespace ringrad::kernels {

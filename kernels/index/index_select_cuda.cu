@@ -6,17 +6,15 @@
 
 #include <limits>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/divisor.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 #include "ringrad/kernels/index/index_check.cuh"
 #include "ringrad/kernels/index/index_groups_cuda.h"
-#include "ringrad/kernels/index/index_select_cuda.h"
+#include "ringrad/kernels/index/index_select.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 // y[o, i, :] = x[o, indices[i], :] in pieces of several bytes.
 template <class Int>
@@ -31,9 +29,7 @@ struct Slices {
 template <class Piece, class Index, class Int>
 __global__ void select_piece_per_thread(Slices<Int> slices, const Piece* x, const Index* indices,
                                         Piece* y) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; at < slices.n; at += step) {
+  for (const std::int64_t at : own_elements(slices.n)) {
     const Int row = static_cast<Int>(at) / slices.pieces, o = row / slices.num_indices;
     const Int piece = static_cast<Int>(at) - row * slices.pieces;
     const std::int64_t index = indices[row - o * slices.num_indices];
@@ -85,10 +81,7 @@ void select_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::
       const std::int64_t n = outer * num_indices * pieces;
       const auto run = [&]<class Int>() {
         launch_on(y.device(),
-                  {.name = "index_select",
-                   .grid = num_blocks(n, kThreads),
-                   .block = kThreads,
-                   .bytes = 2 * static_cast<double>(n) * sizeof(Piece)},
+                  thread_per_element("index_select", n, 2 * static_cast<double>(n) * sizeof(Piece)),
                   where, select_piece_per_thread<Piece, Index, Int>,
                   Slices<Int>{static_cast<Int>(pieces), static_cast<Int>(num_indices), size, n},
                   reinterpret_cast<const Piece*>(x.raw_data()), indices.device_data<Index>(),
@@ -110,9 +103,8 @@ void sum_slices(const Tensor& x, std::int64_t outer, std::int64_t size, std::int
   if (num_indices <= kMostIndicesToScan && num_indices * y.numel() <= kMostToScan) {
     dispatch_floating(x.dtype(), [&]<class T>() {
       dispatch_index(indices.dtype(), [&]<class Index>() {
-        launch_on(y.device(),
-                  {.name = "index_sum", .grid = num_blocks(y.numel(), kThreads), .block = kThreads},
-                  where, sum_by_scanning<T, Index>, y.numel(), size, inner, x.device_data<T>(),
+        launch_on(y.device(), thread_per_element("index_sum", y.numel()), where,
+                  sum_by_scanning<T, Index>, y.numel(), size, inner, x.device_data<T>(),
                   indices.device_data<Index>(), num_indices, excluded, y.device_data<T>());
       });
     });

@@ -6,7 +6,6 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/index/index_check.cuh"
-#include "ringrad/kernels/index/indices_cuda.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels {

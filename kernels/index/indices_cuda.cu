@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/index/indices_cuda.h"
+#include "ringrad/kernels/index/index_check.cuh"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {

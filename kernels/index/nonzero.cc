@@ -6,7 +6,6 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/index/nonzero_cuda.h"
 #include "ringrad/kernels/order/scan.h"
 #include "ringrad/kernels/parallel_for.h"
 

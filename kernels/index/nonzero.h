@@ -21,4 +21,12 @@ Tensor nonzero(const Tensor& x, Where where = Where::current());
 /// Shapes:  ->  (number of them)
 Tensor nonzero_positions(const Tensor& x, Where where = Where::current());
 
+namespace cuda {
+
+/// Row ends[i] - 1 of `found` = the coordinates in `shape` of element i, for all i with flags[i].
+/// REQUIRES: flags is bool, ends its running sum; all are contiguous
+void write_nonzero(const Tensor& flags, const Tensor& ends, const Shape& shape, const Tensor& found,
+                   Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

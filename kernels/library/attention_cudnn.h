@@ -13,7 +13,7 @@ namespace ringrad::kernels::cudnn {
 ///
 ///     float16 or bfloat16; D and Dv are 8, 16, ... or 128; T and S at least 2
 ///     no mask, window or dropout; causal only if queries and keys begin together
-///     columns side by side, and other strides multiples of 8 in q, k, v and grad_output
+///     columns side by side, and other strides positive multiples of 8 in q, k, v and grad_output
 ///     the shapes and strides are among the first 128 different ones of the process
 ///
 /// REQUIRES: missing() is empty

@@ -1,7 +1,7 @@
 // Convolution by cuDNN. Private to kernels/.
 //
-// Extents and memory order are those of convolution_cuda.h. Filters are copied into cuDNN's order,
-// channels last, and a filter's gradient is copied back; filters are small.
+// Extents and memory order are as convolution_kernels.h says. Filters are copied into cuDNN's
+// order, channels last, and a filter's gradient is copied back; filters are small.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ringrad::kernels::cudnn {
 /// false, having done nothing, if cuDNN has no engine for it.
 ///
 /// REQUIRES: missing() is empty; no extent is 0; the dtype is not float64; x and y are
-///           channels_last, bias is contiguous; shapes are as convolution_cuda.h says
+///           channels_last, bias is contiguous; shapes are as convolution_kernels.h says
 bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
                  const Tensor& bias, const Tensor& y, bool tf32, Where where);
 bool convolution_backward_input(const ConvolutionGeometry& g, const Tensor& grad_y,

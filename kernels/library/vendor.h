@@ -35,7 +35,7 @@ bool multiply(Device device, DType dtype, const GemmProblem& problem, const void
 /// Computes the convolution or its gradients with cuDNN. Returns false, having done nothing, if
 /// cuDNN does not support it.
 ///
-/// REQUIRES: vendor_missing(Provided::conv2d) is empty; tensors are as convolution_cuda.h
+/// REQUIRES: vendor_missing(Provided::conv2d) is empty; tensors are as convolution_kernels.h
 ///           says; bias may be undefined
 bool convolution(const ConvolutionGeometry& g, const Tensor& x, const Tensor& weight,
                  const Tensor& bias, const Tensor& y, Where where);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/parallel_for.h"
 
 // Fortran passes pointers, and the lengths of texts after all other arguments.
@@ -52,12 +53,6 @@ struct Lapack;
   };
 RINGRAD_LAPACK_NAMES(float, s)
 RINGRAD_LAPACK_NAMES(double, d)
-
-template <class Body>
-auto dispatch(const Tensor& x, Body&& body) {
-  return x.dtype() == DType::float64 ? body.template operator()<double>()
-                                     : body.template operator()<float>();
-}
 
 int extent(const Tensor& x, int from_end) {
   return static_cast<int>(x.shape()[x.dims() - from_end]);
@@ -130,7 +125,7 @@ bool has_subnormal_pivot(const T* factors, int n) {
 std::int64_t cholesky(const Tensor& a) {
   const int n = extent(a, 1);
   if (a.numel() == 0) return -1;
-  return dispatch(a, [&]<class T>() {
+  return dispatch_math(a.dtype(), [&]<class T>() {
     T* const all = a.data<T>();
     return for_each_element(batch_of(a, 2), cube(n), [&](std::int64_t element) {
       T* const matrix = all + element * n * n;
@@ -149,7 +144,7 @@ std::int64_t cholesky(const Tensor& a) {
 std::int64_t lu(const Tensor& a, const Tensor& pivots) {
   const int n = extent(a, 1);
   if (a.numel() == 0) return -1;
-  return dispatch(a, [&]<class T>() {
+  return dispatch_math(a.dtype(), [&]<class T>() {
     T* const all = a.data<T>();
     int* const exchanged = pivots.data<std::int32_t>();
     return for_each_element(batch_of(a, 2), cube(n), [&](std::int64_t element) {
@@ -168,7 +163,7 @@ std::int64_t lu(const Tensor& a, const Tensor& pivots) {
 void solve_lu(const Tensor& factors, const Tensor& pivots, const Tensor& b) {
   const int n = extent(b, 1), k = extent(b, 2);
   if (b.numel() == 0) return;
-  dispatch(b, [&]<class T>() {
+  dispatch_math(b.dtype(), [&]<class T>() {
     const T* const all = factors.data<const T>();
     const int* const exchanged = pivots.data<const std::int32_t>();
     T* const sides = b.data<T>();
@@ -188,7 +183,7 @@ void solve_lu(const Tensor& factors, const Tensor& pivots, const Tensor& b) {
 void qr(const Tensor& a, const Tensor& r) {
   const int m = extent(a, 1), n = extent(a, 2);
   if (a.numel() == 0) return;
-  dispatch(a, [&]<class T>() {
+  dispatch_math(a.dtype(), [&]<class T>() {
     T* const all = a.data<T>();
     T* const triangles = r.data<T>();
     const int query = -1;
@@ -217,7 +212,7 @@ void qr(const Tensor& a, const Tensor& r) {
 std::int64_t svd(const Tensor& a, const Tensor& u, const Tensor& s, const Tensor& vt) {
   const int m = extent(a, 1), n = extent(a, 2), k = std::min(m, n);
   if (a.numel() == 0) return -1;
-  return dispatch(a, [&]<class T>() {
+  return dispatch_math(a.dtype(), [&]<class T>() {
     const auto num_integers = static_cast<std::size_t>(8 * std::int64_t{k});
     const auto run = [&](std::int64_t element, T* work, int size, int* integers) {
       int info = 0;
@@ -243,7 +238,7 @@ std::int64_t svd(const Tensor& a, const Tensor& u, const Tensor& s, const Tensor
 std::int64_t eigh(const Tensor& a, const Tensor& values) {
   const int n = extent(a, 1);
   if (a.numel() == 0) return -1;
-  return dispatch(a, [&]<class T>() {
+  return dispatch_math(a.dtype(), [&]<class T>() {
     const auto run = [&](std::int64_t element, T* work, int size, int* integers, int num_integers) {
       int info = 0;
       Lapack<T>::syevd("V", "L", &n, a.data<T>() + element * n * n, &n,

@@ -3,7 +3,6 @@
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/index/indices.h"
-#include "ringrad/kernels/loss/cross_entropy_cuda.h"
 
 namespace ringrad::kernels {
 namespace {

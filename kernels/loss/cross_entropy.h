@@ -82,5 +82,20 @@ void cross_entropy_targets(const Tensor& targets, const CrossEntropyOptions& opt
                            const CrossEntropyTargets& result);
 
 }  // namespace cpu
+
+namespace cuda {
+
+// REQUIRES: as in namespace cpu, except that targets may be out of range: such targets count as
+//           ignored, and check_indices has noted them.
+void cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
+                   const CrossEntropyResult& result, Where where);
+void cross_entropy_backward(const Tensor& grad_output, const Tensor& logits, const Tensor& targets,
+                            const CrossEntropyStatistics& statistics,
+                            const CrossEntropyOptions& options, const Tensor& grad_logits,
+                            Where where);
+void cross_entropy_targets(const Tensor& targets, const CrossEntropyOptions& options,
+                           const CrossEntropyTargets& result, Where where);
+
+}  // namespace cuda
 }  // namespace kernels
 }  // namespace ringrad

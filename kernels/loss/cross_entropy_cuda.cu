@@ -9,8 +9,9 @@
 
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/index/index_check.cuh"
-#include "ringrad/kernels/loss/cross_entropy_cuda.h"
+#include "ringrad/kernels/loss/cross_entropy.h"
 #include "ringrad/kernels/loss/exp_sum.cuh"
+#include "ringrad/kernels/per_element.cuh"
 #include "ringrad/kernels/reduce/rows.cuh"
 
 namespace ringrad::kernels::cuda {
@@ -200,8 +201,8 @@ template <class T>
 __global__ void target_distribution(Factors<MathType<T>> factors, std::int64_t batch,
                                     const std::int64_t* targets, T* total, T* distribution) {
   using Math = MathType<T>;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x, n = batch * factors.num_classes;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+  const std::int64_t n = batch * factors.num_classes;
+  for (const std::int64_t i : own_elements(n)) {
     const std::int64_t b = i / factors.num_classes, c = i % factors.num_classes, t = targets[b];
     const bool counts = factors.counts(t);
     const Math hit = c == t ? factors.hit : Math{0};

@@ -2,7 +2,6 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/dense.h"
-#include "ringrad/kernels/loss/pointwise_loss_cuda.h"
 
 namespace ringrad::kernels {
 namespace {

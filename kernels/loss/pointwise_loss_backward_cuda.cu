@@ -1,5 +1,6 @@
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
-#include "ringrad/kernels/loss/pointwise_loss_cuda.h"
+#include "ringrad/kernels/loss/pointwise_loss.h"
 #include "ringrad/kernels/loss/pointwise_loss_ops.h"
 
 namespace ringrad::kernels::cuda {
@@ -39,7 +40,7 @@ void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, cons
                              const Tensor& targets, const Tensor& parameter, Reduction reduction,
                              const Tensor& grad_x, Where where) {
   const Tensor &t = targets, &w = parameter;
-  const auto compute = [&]<class Math>() {
+  dispatch_math(x.dtype(), [&]<class Math>() {
     dispatch_loss(loss, [&]<class Formula>(Formula) {
       const auto run = [&](const auto& function, const auto&... grad) {
         if constexpr (Formula::kWeighted)
@@ -50,9 +51,7 @@ void pointwise_loss_backward(PointwiseLoss loss, const Tensor& grad_output, cons
       const Math n = reduction == Reduction::mean ? static_cast<Math>(x.numel()) : Math{1};
       run(DerivativeOfReduced<Formula, Math>{grad_output.raw_data(), grad_output.dtype(), 1 / n});
     });
-  };
-  if (x.dtype() == DType::float64) return compute.template operator()<double>();
-  compute.template operator()<float>();
+  });
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -1,5 +1,5 @@
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
-#include "ringrad/kernels/loss/pointwise_loss_cuda.h"
+#include "ringrad/kernels/loss/pointwise_loss.h"
 #include "ringrad/kernels/loss/pointwise_loss_ops.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"

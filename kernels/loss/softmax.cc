@@ -1,7 +1,6 @@
 #include "ringrad/kernels/loss/softmax.h"
 
 #include "ringrad/kernels/copy/dense.h"
-#include "ringrad/kernels/loss/softmax_cuda.h"
 
 namespace ringrad::kernels {
 namespace {

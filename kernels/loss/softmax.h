@@ -45,4 +45,16 @@ void log_softmax_backward(const Tensor& grad_output, const Tensor& y, int axis,
                           const Tensor& grad_input);
 
 }  // namespace cpu
+
+namespace cuda {
+
+// REQUIRES: all tensors are dense, and have one floating dtype and equal strides.
+void softmax(const Tensor& x, int axis, const Tensor& y, Where where);
+void softmax_backward(const Tensor& grad_output, const Tensor& y, int axis,
+                      const Tensor& grad_input, Where where);
+void log_softmax(const Tensor& x, int axis, const Tensor& y, Where where);
+void log_softmax_backward(const Tensor& grad_output, const Tensor& y, int axis,
+                          const Tensor& grad_input, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

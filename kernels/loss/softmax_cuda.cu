@@ -13,7 +13,7 @@
 #include <type_traits>
 
 #include "ringrad/kernels/loss/exp_sum.cuh"
-#include "ringrad/kernels/loss/softmax_cuda.h"
+#include "ringrad/kernels/loss/softmax.h"
 #include "ringrad/kernels/reduce/rows.cuh"
 
 namespace ringrad::kernels::cuda {

@@ -1,8 +1,16 @@
-#include "ringrad/kernels/matmul/few_rows_cpu.h"
+// Products with at most four rows, as in generation. The other matrix is read once, in place: the
+// time to read it is the limit, and packing it would read it twice.
+//
+//     columns of b contiguous (y = x W^T)         rows of b contiguous (y = x W)
+//
+//     W  |---- a dot product ----|  -> out[j]     b  | panel | panel |   rows of a panel, times
+//        |---- a dot product ----|                   |   |   |   |   |   a[p], are added up in
+//        16 at a time                                    v       v       registers
 
 #include <algorithm>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/matmul/matmul_cpu.h"
 #include "ringrad/kernels/parallel_for.h"
 #include "ringrad/kernels/register_tile.h"
 #include "ringrad/kernels/vector_lanes.h"

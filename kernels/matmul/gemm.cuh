@@ -22,10 +22,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/matmul/gemm_mma.cuh"
 #include "ringrad/kernels/matmul/gemm_registers.cuh"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 
@@ -97,8 +97,7 @@ __global__ void gemm_sum_slices(GemmShape shape, const MathType<T>* parts, GemmO
   using Math = MathType<T>;
   const std::int64_t product_size = std::int64_t{shape.M} * shape.N;
   const std::int64_t size = product_size * shape.num_products;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < size; i += step) {
+  for (const std::int64_t i : own_elements(size)) {
     Math sum = 0;
     for (unsigned slice = 0; slice < shape.num_slices; ++slice) sum += parts[slice * size + i];
     const auto offsets = shape.batch.element_offsets(static_cast<unsigned>(i / product_size));
@@ -145,10 +144,8 @@ void run_gemm(const char* name, Device device, GemmShape shape, const A& a, cons
   run(Tiles::template kKernel<A, B, Math>,
       GemmOutput<Math>{
           .data = parts.device_data<Math>(), .row = shape.N, .pack = shape.N % 4 == 0 ? 4 : 1});
-  constexpr int kThreads = 256;
-  launch_on(device,
-            {.name = "gemm_sum_slices", .grid = num_blocks(size, kThreads), .block = kThreads},
-            where, gemm_sum_slices<T>, shape, parts.device_data<Math>(), out);
+  launch_on(device, thread_per_element("gemm_sum_slices", size), where, gemm_sum_slices<T>, shape,
+            parts.device_data<Math>(), out);
 }
 
 /// out[m, n] = sum over k of a(m, k) * b(n, k), plus the epilogue, for each product of the batch.

@@ -5,7 +5,6 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/loop_nest.h"
 #include "ringrad/kernels/matmul/matmul_cpu.h"
-#include "ringrad/kernels/matmul/matmul_cuda.h"
 
 namespace ringrad::kernels {
 namespace {

@@ -37,4 +37,13 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue =
 void matmul_out(const Tensor& a, const Tensor& b, const MatmulEpilogue& epilogue, const Tensor& out,
                 Where where = Where::current());
 
+namespace cuda {
+
+/// out = a * b + bias; negative results become 0 if `relu`.
+/// REQUIRES: shapes, dtypes and devices as matmul_out checks them; bias may be undefined; out is
+///           contiguous and not empty
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, bool relu, const Tensor& out,
+            Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

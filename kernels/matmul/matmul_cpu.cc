@@ -18,7 +18,6 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/library/onednn.h"
-#include "ringrad/kernels/matmul/few_rows_cpu.h"
 #include "ringrad/kernels/parallel_for.h"
 #include "ringrad/kernels/register_tile.h"
 

@@ -13,4 +13,13 @@ void gemm(const GemmProblem& problem, const float* a, const float* b, const floa
 void gemm(const GemmProblem& problem, const double* a, const double* b, const double* bias,
           double* out, Where where);
 
+/// Whether multiply_few_rows() takes the problem (few_rows_cpu.cc).
+bool has_few_rows(const GemmProblem& problem);
+
+/// gemm() for one such problem. The order of additions depends on K alone.
+///
+/// REQUIRES: has_few_rows(problem)
+void multiply_few_rows(const GemmProblem& problem, const float* a, const float* b,
+                       const float* bias, float* out);
+
 }  // namespace ringrad::kernels::cpu

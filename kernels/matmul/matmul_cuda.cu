@@ -9,17 +9,15 @@
 // All strides are read directly: each block rearranges elements as it brings them into shared
 // memory, so a transposed view costs nothing.
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/library/backend.h"
 #include "ringrad/kernels/matmul/gemm.cuh"
-#include "ringrad/kernels/matmul/matmul_cuda.h"
+#include "ringrad/kernels/matmul/matmul.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 struct Problem {
   std::int64_t M, N, K;
@@ -34,8 +32,7 @@ __global__ void matmul_element_per_thread(Problem p, const T* a, const T* b, con
                                           bool relu, T* out) {
   using Math = MathType<T>;
   const std::int64_t product_size = p.M * p.N, size = p.num_products * product_size;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < size; i += step) {
+  for (const std::int64_t i : own_elements(size)) {
     const std::int64_t m = i % product_size / p.N, n = i % p.N;
     const auto offsets = p.batch.element_offsets(static_cast<std::uint64_t>(i / product_size));
     const T* x = a + offsets[1] + m * p.a.i_stride;
@@ -74,10 +71,9 @@ void multiply(const Problem& p, const Tensor& a, const Tensor& b, const Tensor& 
   const T *left = a.device_data<T>(), *right = b.device_data<T>();
   const T* offsets = bias.defined() ? bias.device_data<T>() : nullptr;
   if (!uses_tiles(p))
-    return launch_on(
-        out.device(),
-        {.name = "matmul", .grid = num_blocks(out.numel(), kThreads), .block = kThreads}, where,
-        matmul_element_per_thread<T>, p, left, right, offsets, relu, out.device_data<T>());
+    return launch_on(out.device(), thread_per_element("matmul", out.numel()), where,
+                     matmul_element_per_thread<T>, p, left, right, offsets, relu,
+                     out.device_data<T>());
 
   const GemmShape shape{.M = static_cast<unsigned>(p.M),
                         .N = static_cast<unsigned>(p.N),

@@ -6,9 +6,9 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/dense.h"
 #include "ringrad/kernels/copy/fill.h"
-#include "ringrad/kernels/norm/batch_norm_cpu.h"
-#include "ringrad/kernels/norm/batch_norm_cuda.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/norm/channel_norm.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/norm/norm_operands.h"
 #include "ringrad/kernels/overlap.h"
 
@@ -95,15 +95,6 @@ cpu::ChannelMap<T> channel_map(const cpu::Stripes& stripes, const BatchNormSaved
           repeat(stripes, channel_values<T>(saved.bias, channels, 0)), saved.relu};
 }
 
-/// Calls body.operator()<T>() with T = float or double.
-template <class Body>
-void dispatch_statistics(const Tensor& x, Body body) {
-  if (statistics_dtype(x) == DType::float64)
-    body.template operator()<double>();
-  else
-    body.template operator()<float>();
-}
-
 void check_saved(const char* operation, const BatchNormSaved& saved, Where where) {
   check_input(operation, saved.x, where);
   RINGRAD_CHECK(saved.mean.defined() && saved.rstd.defined(), ValueError, where, operation,
@@ -154,7 +145,7 @@ Moments batch_norm_moments(const Tensor& x, Where where) {
     return moments;
   }
   const Tensor rows = as_rows(x, where);
-  dispatch_statistics(x, [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     cpu::batch_norm_moments(stripes_of(rows), rows.data<T>(), moments.mean.data<T>(),
                             moments.var.data<T>());
   });
@@ -207,7 +198,7 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& rstd,
   }
   const Tensor rows = as_rows(x, where), residual_rows = as_rows(residual, where);
   const Tensor y = empty_like(rows, where);
-  dispatch_statistics(x, [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(rows);
     cpu::batch_norm_apply(stripes, channel_map<T>(stripes, values), rows.data<T>(),
                           data_or_null<T>(residual_rows), y.data<T>());
@@ -234,7 +225,7 @@ BatchNormSums batch_norm_backward_sums(const Tensor& grad_output, const BatchNor
   }
   const Tensor rows = as_rows(x, where), residual_rows = as_rows(saved.residual, where),
                grad_rows = as_rows(grad_output, where);
-  dispatch_statistics(x, [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(rows);
     T* sum_gx = sums.grad_xhat.data<T>();
     cpu::batch_norm_backward_sums(stripes, channel_map<T>(stripes, saved), rows.data<T>(),
@@ -275,7 +266,7 @@ BatchNormGradients batch_norm_backward_apply(const Tensor& grad_output, const Ba
   const Tensor x_rows = as_rows(x, where), residual_rows = as_rows(saved.residual, where),
                grad_rows = as_rows(grad_output, where);
   const BatchNormGradients result = gradients_like(x_rows);
-  dispatch_statistics(x, [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     const cpu::Stripes stripes = stripes_of(x_rows);
     const cpu::ChannelMap<T> map = channel_map<T>(stripes, saved);
     const std::vector<T> rstd = channel_values<T>(saved.rstd, stripes.channels, 1);

@@ -2,12 +2,11 @@
 // matters most. Sums go down the stripe's columns, so that they vectorise without reordering any
 // addition.
 
-#include "ringrad/kernels/norm/batch_norm_cpu.h"
-
 #include <algorithm>
 #include <span>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels::cpu {

@@ -8,14 +8,13 @@
 #include <array>
 #include <cmath>
 
-#include "ringrad/kernels/norm/batch_norm_cuda.h"
+#include "ringrad/kernels/norm/batch_norm.h"
 #include "ringrad/kernels/norm/batch_norm_walks.cuh"
 #include "ringrad/kernels/norm/parameter.cuh"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;  // for kernels over channels
 
 // Inputs and outputs of the passes; null where a pass does not use one.
 template <class T>
@@ -287,27 +286,20 @@ void batch_norm_backward_apply(const Tensor& grad_output, const BatchNormSaved& 
 
 void batch_norm_rstd(const Tensor& var, double eps, const Tensor& rstd, Where where) {
   if (var.numel() == 0) return;
-  launch_on(
-      var.device(),
-      {.name = "batch_norm_rstd", .grid = num_blocks(var.numel(), kThreads), .block = kThreads},
-      where, invert_deviation, channels_of(var), eps, channels_of(rstd), var.numel());
+  launch_on(var.device(), thread_per_element("batch_norm_rstd", var.numel()), where,
+            invert_deviation, channels_of(var), eps, channels_of(rstd), var.numel());
 }
 
 void batch_norm_var(const Tensor& rstd, double eps, const Tensor& var, Where where) {
   if (rstd.numel() == 0) return;
-  launch_on(
-      rstd.device(),
-      {.name = "batch_norm_var", .grid = num_blocks(rstd.numel(), kThreads), .block = kThreads},
-      where, restore_variance, channels_of(rstd), eps, channels_of(var), rstd.numel());
+  launch_on(rstd.device(), thread_per_element("batch_norm_var", rstd.numel()), where,
+            restore_variance, channels_of(rstd), eps, channels_of(var), rstd.numel());
 }
 
 void batch_norm_update_running(const Tensor& moment, double correction, double momentum,
                                const Tensor& running, Where where) {
   if (running.numel() == 0) return;
-  launch_on(running.device(),
-            {.name = "batch_norm_update_running",
-             .grid = num_blocks(running.numel(), kThreads),
-             .block = kThreads},
+  launch_on(running.device(), thread_per_element("batch_norm_update_running", running.numel()),
             where, move_towards, channels_of(running), channels_of(moment), correction, momentum,
             running.numel());
 }

@@ -1,9 +1,9 @@
 #include "ringrad/kernels/norm/group_norm.h"
 
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/norm/channel_norm.h"
-#include "ringrad/kernels/norm/group_norm_cpu.h"
-#include "ringrad/kernels/norm/group_norm_cuda.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/norm/norm_operands.h"
 
 namespace ringrad::kernels {
@@ -12,7 +12,6 @@ namespace {
 using channel_norm::check_input;
 using channel_norm::check_vector;
 using norm_operands::data_or_null;
-using norm_operands::dispatch_statistics;
 using norm_operands::operand;
 using norm_operands::result_for;
 using norm_operands::statistics_dtype;
@@ -52,7 +51,7 @@ NormResult group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight
   } else {
     const Tensor in = operand(x, dtype, where), scale = operand(weight, dtype, where),
                  offset = operand(bias, dtype, where);
-    dispatch_statistics(dtype, [&]<class T>() {
+    dispatch_math(dtype, [&]<class T>() {
       cpu::group_norm(groups_of(x, groups), static_cast<T>(eps), in.data<T>(),
                       data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(),
                       result.mean.data<T>(), result.rstd.data<T>());
@@ -81,7 +80,7 @@ NormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x, co
   } else {
     const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where),
                  scale = operand(weight, dtype, where);
-    dispatch_statistics(dtype, [&]<class T>() {
+    dispatch_math(dtype, [&]<class T>() {
       cpu::group_norm_backward(groups_of(x, mean.shape()[1]), in.data<T>(), data_or_null<T>(scale),
                                mean.data<T>(), rstd.data<T>(), grad.data<T>(), grad_input.data<T>(),
                                result.weight.data<T>(), result.bias.data<T>());

@@ -34,4 +34,15 @@ NormGradients group_norm_backward(const Tensor& grad_output, const Tensor& x, co
                                   const Tensor& mean, const Tensor& rstd,
                                   Where where = Where::current());
 
+namespace cuda {
+
+// REQUIRES: x, grad_output and the results are contiguous and not empty; x and grad_output have one
+//           floating dtype; mean and rstd are contiguous and have the dtype of the statistics
+void group_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                const NormResult& result, Where where);
+void group_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                         const Tensor& mean, const Tensor& rstd, const NormGradients& result,
+                         Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

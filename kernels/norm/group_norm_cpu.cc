@@ -1,7 +1,5 @@
 // One group of one example at a time, while it is in cache.
 
-#include "ringrad/kernels/norm/group_norm_cpu.h"
-
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
 

@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/norm/batch_norm_cuda.h"
+#include "ringrad/kernels/norm/batch_norm.h"
 #include "ringrad/kernels/norm/batch_norm_walks.cuh"
-#include "ringrad/kernels/norm/group_norm_cuda.h"
+#include "ringrad/kernels/norm/group_norm.h"
 #include "ringrad/kernels/norm/parameter.cuh"
 #include "ringrad/kernels/reduce/reduce.h"
 

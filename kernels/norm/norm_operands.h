@@ -43,13 +43,4 @@ T* data_or_null(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;
 }
 
-/// Calls body.operator()<T>() with T = float or double.
-template <class Body>
-void dispatch_statistics(DType dtype, Body body) {
-  if (dtype == DType::float64)
-    body.template operator()<double>();
-  else
-    body.template operator()<float>();
-}
-
 }  // namespace ringrad::kernels::norm_operands

@@ -1,9 +1,9 @@
 #include "ringrad/kernels/norm/row_norm.h"
 
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/kernels/dispatch_math.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/norm/norm_operands.h"
-#include "ringrad/kernels/norm/row_norm_cpu.h"
-#include "ringrad/kernels/norm/row_norm_cuda.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -49,7 +49,7 @@ NormResult normalize(const char* operation, const Tensor& x, const Tensor& weigh
   }
   const Tensor in = operand(x, dtype, where), y = unrounded(result.output, dtype, where);
   const Tensor scale = operand(weight, dtype, where), offset = operand(bias, dtype, where);
-  dispatch_statistics(dtype, [&]<class T>() {
+  dispatch_math(dtype, [&]<class T>() {
     cpu::row_norm<kCentred>(rows.numel(), x.shape().back(), static_cast<T>(eps), in.data<T>(),
                             data_or_null<T>(scale), data_or_null<T>(offset), y.data<T>(),
                             data_or_null<T>(result.mean), result.rstd.data<T>());
@@ -66,12 +66,9 @@ NormGradients differentiate(const char* operation, const Tensor& grad_output, co
   check_row_vector(operation, "weight", weight, x, where);
   check_gradient(operation, grad_output, x, where);
   const Shape rows = without_last_axis(x.shape()), vector{x.shape().back()};
-  const auto check_statistics = [&](const char* what, const Tensor& values) {
-    RINGRAD_CHECK(values.shape() == rows, ShapeError, where, operation, ": ", what,
-                  " must have one value per row ", rows, "; got ", values.shape());
-  };
-  if constexpr (kCentred) check_statistics("mean", mean);
-  check_statistics("rstd", rstd);
+  RINGRAD_CHECK((!kCentred || mean.shape() == rows) && rstd.shape() == rows, ShapeError, where,
+                operation, kCentred ? ": mean and rstd" : ": rstd", " must have one value per row ",
+                rows, "; got ", kCentred ? concat(mean.shape(), " and ") : "", rstd.shape());
   const DType dtype = statistics_dtype(x);
   const NormGradients result{result_for(x, x.shape(), x.dtype(), where),
                              result_for(x, vector, dtype, where),
@@ -86,7 +83,7 @@ NormGradients differentiate(const char* operation, const Tensor& grad_output, co
   const Tensor in = operand(x, dtype, where), grad = operand(grad_output, dtype, where);
   const Tensor scale = operand(weight, dtype, where),
                grad_input = unrounded(result.input, dtype, where);
-  dispatch_statistics(dtype, [&]<class T>() {
+  dispatch_math(dtype, [&]<class T>() {
     cpu::row_norm_backward<kCentred>(
         rows.numel(), x.shape().back(), in.data<T>(), data_or_null<T>(scale),
         data_or_null<T>(statistics.mean), statistics.rstd.data<T>(), grad.data<T>(),

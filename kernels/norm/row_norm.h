@@ -41,4 +41,18 @@ NormGradients layer_norm_backward(const Tensor& grad_output, const Tensor& x, co
 NormGradients rms_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
                                 const Tensor& rstd, Where where = Where::current());
 
+namespace cuda {
+
+// kCentred: layer norm; else RMS norm, whose means and biases are undefined.
+//
+// REQUIRES: x, grad_output and the results are contiguous and not empty; x and grad_output have one
+//           floating dtype; mean and rstd are contiguous and have the dtype of the statistics
+template <bool kCentred>
+void row_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+              const NormResult& result, Where where);
+template <bool kCentred>
+void row_norm_backward(const Tensor& grad_output, const Tensor& x, const Tensor& weight,
+                       const NormResult& statistics, const NormGradients& result, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

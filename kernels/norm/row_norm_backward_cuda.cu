@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "ringrad/core/gpu/launch.h"
+#include "ringrad/kernels/norm/row_norm.h"
 #include "ringrad/kernels/norm/row_norm_backward.cuh"
-#include "ringrad/kernels/norm/row_norm_cuda.h"
 
 namespace ringrad::kernels::cuda {
 namespace {

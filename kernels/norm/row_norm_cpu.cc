@@ -1,10 +1,9 @@
-#include "ringrad/kernels/norm/row_norm_cpu.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/norm/norm_cpu.h"
 #include "ringrad/kernels/norm/row_sums.h"
 #include "ringrad/kernels/parallel_for.h"
 

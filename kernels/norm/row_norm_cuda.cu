@@ -1,5 +1,5 @@
 #include "ringrad/kernels/norm/row_norm.cuh"
-#include "ringrad/kernels/norm/row_norm_cuda.h"
+#include "ringrad/kernels/norm/row_norm.h"
 
 namespace ringrad::kernels::cuda {
 

@@ -5,9 +5,9 @@
 
 #include "ringrad/kernels/copy/dense.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
-#include "ringrad/kernels/optimizer/optimizer_step_cuda.h"
 
 namespace ringrad::kernels {
+
 void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
                          const std::function<SgdStep()>& settings, Where where) {
   check_step_arrays("sgd_step", parameters, gradients, where);
@@ -41,6 +41,51 @@ void replayable_adam_step(const Tensor& parameters, const Tensor& gradients,
   parameters.mark_changed(where);
   first_moment.mark_changed(where);
   second_moment.mark_changed(where);
+}
+
+void replayable_rmsprop_step(const Tensor& parameters, const Tensor& gradients,
+                             const Tensor& square_average, const Tensor& buffer,
+                             const std::function<RmspropStep()>& step, Where where) {
+  check_step_arrays("rmsprop_step", parameters, gradients, where);
+  check_step_state("rmsprop_step", "square_average", square_average, parameters, where);
+  const RmspropStep now = step();
+  if (now.momentum != 0) {
+    RINGRAD_CHECK(buffer.defined(), ValueError, where,
+                  "rmsprop_step: momentum needs a buffer; got none with momentum ", now.momentum);
+    check_step_state("rmsprop_step", "buffer", buffer, parameters, where);
+  }
+  if (parameters.device().is_cuda())
+    cuda::rmsprop_step(parameters, gradients, square_average, buffer, step, where);
+  else
+    cpu::rmsprop_step(parameters, gradients, square_average, buffer, now);
+  parameters.mark_changed(where);
+  square_average.mark_changed(where);
+  if (now.momentum != 0) buffer.mark_changed(where);
+}
+
+void replayable_adagrad_step(const Tensor& parameters, const Tensor& gradients,
+                             const Tensor& square_sum, const std::function<AdagradStep()>& step,
+                             Where where) {
+  check_step_arrays("adagrad_step", parameters, gradients, where);
+  check_step_state("adagrad_step", "square_sum", square_sum, parameters, where);
+  if (parameters.device().is_cuda())
+    cuda::adagrad_step(parameters, gradients, square_sum, step, where);
+  else
+    cpu::adagrad_step(parameters, gradients, square_sum, step());
+  parameters.mark_changed(where);
+  square_sum.mark_changed(where);
+}
+
+void replayable_lion_step(const Tensor& parameters, const Tensor& gradients, const Tensor& momentum,
+                          const std::function<LionStep()>& step, Where where) {
+  check_step_arrays("lion_step", parameters, gradients, where);
+  check_step_state("lion_step", "momentum", momentum, parameters, where);
+  if (parameters.device().is_cuda())
+    cuda::lion_step(parameters, gradients, momentum, step, where);
+  else
+    cpu::lion_step(parameters, gradients, momentum, step());
+  parameters.mark_changed(where);
+  momentum.mark_changed(where);
 }
 
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,

@@ -1,5 +1,3 @@
-#include "ringrad/core/capture.h"
-#include "ringrad/kernels/optimizer/optimizer_step_cuda.h"
 #include "ringrad/kernels/optimizer/optimizer_step_ops.h"
 #include "ringrad/kernels/optimizer/step_cuda.cuh"
 #include "ringrad/kernels/reduce/reduce_ops.h"
@@ -7,40 +5,6 @@
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-template <class Math>
-struct PlainSgd {
-  static constexpr int kStates = 0;
-  SgdFactors<Math> factors;
-  bool fresh = false;
-
-  constexpr Math operator()(Math parameter, Math gradient, Math&, Math&) const {
-    return factors.plain(parameter, gradient);
-  }
-};
-
-template <class Math>
-struct MomentumSgd {
-  static constexpr int kStates = 1;
-  SgdFactors<Math> factors;
-  bool fresh, nesterov;
-
-  constexpr Math operator()(Math parameter, Math gradient, Math& buffer, Math&) const {
-    return factors.with_momentum(parameter, gradient, buffer, fresh, nesterov);
-  }
-};
-
-template <class Math>
-struct Adam {
-  static constexpr int kStates = 2;
-  AdamFactors<Math> factors;
-  bool fresh = false;
-
-  constexpr Math operator()(Math parameter, Math gradient, Math& first_moment,
-                            Math& second_moment) const {
-    return factors.step(parameter, gradient, first_moment, second_moment);
-  }
-};
 
 // Sums in double, as l2_norm promises: squares of large numbers do not overflow, and squares of
 // small ones do not vanish.
@@ -59,30 +23,34 @@ struct SumOfSquares : reduce_ops::Sum<double> {
 
 void sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
               const std::function<SgdStep()>& step, Where where) {
-  dispatch_floating(parameters.dtype(), [&]<class T>() {
-    using Math = MathType<T>;
-    const std::function<PlainSgd<Math>()> plain = [step] {
-      return PlainSgd<Math>{SgdFactors<Math>(step())};
-    };
-    const std::function<MomentumSgd<Math>()> momentum = [step] {
-      const SgdStep now = step();
-      return MomentumSgd<Math>{SgdFactors<Math>(now), now.first, now.nesterov};
-    };
-    if (step().momentum == 0)
-      launch_step<T>("sgd_step", replayed(plain), parameters, gradients, {}, {}, where);
-    else
-      launch_step<T>("sgd_step", replayed(momentum), parameters, gradients, buffer, {}, where);
-  });
+  if (step().momentum == 0)
+    run_step<SgdRule>("sgd_step", parameters, gradients, {}, {}, step, where);
+  else
+    run_step<MomentumSgdRule>("sgd_step", parameters, gradients, buffer, {}, step, where);
 }
 
 void adam_step(const Tensor& parameters, const Tensor& gradients, const Tensor& first_moment,
                const Tensor& second_moment, const std::function<AdamStep()>& step, Where where) {
-  dispatch_floating(parameters.dtype(), [&]<class T>() {
-    using Rule = Adam<MathType<T>>;
-    const std::function<Rule()> rule = [step] { return Rule{AdamFactors<MathType<T>>(step())}; };
-    launch_step<T>("adam_step", replayed(rule), parameters, gradients, first_moment, second_moment,
-                   where);
-  });
+  run_step<AdamRule>("adam_step", parameters, gradients, first_moment, second_moment, step, where);
+}
+
+void rmsprop_step(const Tensor& parameters, const Tensor& gradients, const Tensor& square_average,
+                  const Tensor& buffer, const std::function<RmspropStep()>& step, Where where) {
+  if (step().momentum == 0)
+    run_step<RmspropRule>("rmsprop_step", parameters, gradients, square_average, {}, step, where);
+  else
+    run_step<MomentumRmspropRule>("rmsprop_step", parameters, gradients, square_average, buffer,
+                                  step, where);
+}
+
+void adagrad_step(const Tensor& parameters, const Tensor& gradients, const Tensor& square_sum,
+                  const std::function<AdagradStep()>& step, Where where) {
+  run_step<AdagradRule>("adagrad_step", parameters, gradients, square_sum, {}, step, where);
+}
+
+void lion_step(const Tensor& parameters, const Tensor& gradients, const Tensor& momentum,
+               const std::function<LionStep()>& step, Where where) {
+  run_step<LionRule>("lion_step", parameters, gradients, momentum, {}, step, where);
 }
 
 void sum_of_squares(const Tensor& x, const Tensor& result, Where where) {

@@ -1,6 +1,6 @@
-// The formulas of optimizer_step.h for one element, for the CPU and for GPU kernels. Private to
-// kernels/. A step's constants are computed in double and rounded once, to the type of the
-// arithmetic.
+// The formulas of optimizer_step.h for one element, as rules for the CPU's loop (step_cpu.h) and
+// the GPU's kernel (step_cuda.cuh). Private to kernels/. A step's constants are computed in double
+// and rounded once, to the type of the arithmetic.
 
 #pragma once
 
@@ -10,34 +10,52 @@
 
 namespace ringrad::kernels {
 
+/// SGD without momentum.
 template <class Math>
-struct SgdFactors {
-  explicit SgdFactors(const SgdStep& step)
+struct SgdRule {
+  static constexpr int kStates = 0;
+  static constexpr bool fresh = false;
+
+  explicit SgdRule(const SgdStep& step)
       : grad_scale(static_cast<Math>(step.grad_scale)),
         weight_decay(static_cast<Math>(step.weight_decay)),
-        momentum(static_cast<Math>(step.momentum)),
-        undamped(static_cast<Math>(1 - step.dampening)),
         learning_rate(static_cast<Math>(step.learning_rate)) {}
 
-  Math grad_scale, weight_decay, momentum, undamped, learning_rate;
+  Math grad_scale, weight_decay, learning_rate;
 
-  /// The parameter after a step without momentum.
-  constexpr Math plain(Math parameter, Math gradient) const {
-    return parameter - learning_rate * total(parameter, gradient);
-  }
-
-  /// The parameter after a step with momentum. In the first step the buffer is not read, since it
-  /// may hold anything.
-  constexpr Math with_momentum(Math parameter, Math gradient, Math& buffer, bool first,
-                               bool nesterov) const {
-    const Math g = total(parameter, gradient);
-    buffer = first ? g : momentum * buffer + undamped * g;
-    return parameter - learning_rate * (nesterov ? g + momentum * buffer : buffer);
-  }
-
- private:
   constexpr Math total(Math parameter, Math gradient) const {
     return grad_scale * gradient + weight_decay * parameter;
+  }
+
+  constexpr Math operator()(Math parameter, Math gradient, Math&, Math&) const {
+    return parameter - learning_rate * total(parameter, gradient);
+  }
+};
+
+/// In the first step the buffer's values have no effect, since it may hold anything.
+template <class Math>
+struct MomentumSgdRule : SgdRule<Math> {
+  static constexpr int kStates = 1;
+
+  explicit MomentumSgdRule(const SgdStep& step)
+      : SgdRule<Math>(step),
+        momentum(static_cast<Math>(step.momentum)),
+        undamped(static_cast<Math>(1 - step.dampening)),
+        fresh(step.first),
+        nesterov(step.nesterov) {}
+
+  Math momentum, undamped;
+  bool fresh, nesterov;
+
+  constexpr Math operator()(Math parameter, Math gradient, Math& buffer, Math&) const {
+    return step(parameter, gradient, buffer, fresh, nesterov);
+  }
+
+  constexpr Math step(Math parameter, Math gradient, Math& buffer, bool is_fresh,
+                      bool is_nesterov) const {
+    const Math g = this->total(parameter, gradient);
+    buffer = is_fresh ? g : momentum * buffer + undamped * g;
+    return parameter - this->learning_rate * (is_nesterov ? g + momentum * buffer : buffer);
   }
 };
 
@@ -45,8 +63,11 @@ struct SgdFactors {
 ///
 ///     lr / c1 * m / (sqrt(v / c2) + eps),   c = 1 - beta^step
 template <class Math>
-struct AdamFactors {
-  explicit AdamFactors(const AdamStep& step)
+struct AdamRule {
+  static constexpr int kStates = 2;
+  static constexpr bool fresh = false;
+
+  explicit AdamRule(const AdamStep& step)
       : grad_scale(static_cast<Math>(step.grad_scale)),
         grad_decay(static_cast<Math>(step.decoupled ? 0 : step.weight_decay)),
         keep(static_cast<Math>(step.decoupled ? 1 - step.learning_rate * step.weight_decay : 1)),
@@ -62,13 +83,102 @@ struct AdamFactors {
 
   Math grad_scale, grad_decay, keep, beta1, rest1, beta2, rest2, eps, rate, root_scale;
 
-  /// The parameter after a step. Also updates the moments.
-  constexpr Math step(Math parameter, Math gradient, Math& first_moment,
-                      Math& second_moment) const {
+  constexpr Math operator()(Math parameter, Math gradient, Math& first_moment,
+                            Math& second_moment) const {
     const Math g = grad_scale * gradient + grad_decay * parameter;
     first_moment = beta1 * first_moment + rest1 * g;
     second_moment = beta2 * second_moment + rest2 * g * g;
     return keep * parameter - rate * first_moment / (std::sqrt(second_moment) * root_scale + eps);
+  }
+};
+
+/// RMSprop without momentum.
+template <class Math>
+struct RmspropRule {
+  static constexpr int kStates = 1;
+  static constexpr bool fresh = false;
+
+  explicit RmspropRule(const RmspropStep& step)
+      : grad_scale(static_cast<Math>(step.grad_scale)),
+        weight_decay(static_cast<Math>(step.weight_decay)),
+        alpha(static_cast<Math>(step.alpha)),
+        rest(static_cast<Math>(1 - step.alpha)),
+        eps(static_cast<Math>(step.eps)),
+        learning_rate(static_cast<Math>(step.learning_rate)) {}
+
+  Math grad_scale, weight_decay, alpha, rest, eps, learning_rate;
+
+  /// The scaled gradient; updates the average.
+  constexpr Math scaled(Math parameter, Math gradient, Math& square_average) const {
+    const Math g = grad_scale * gradient + weight_decay * parameter;
+    square_average = alpha * square_average + rest * g * g;
+    return g / (std::sqrt(square_average) + eps);
+  }
+
+  constexpr Math operator()(Math parameter, Math gradient, Math& square_average, Math&) const {
+    return parameter - learning_rate * scaled(parameter, gradient, square_average);
+  }
+};
+
+template <class Math>
+struct MomentumRmspropRule : RmspropRule<Math> {
+  static constexpr int kStates = 2;
+
+  explicit MomentumRmspropRule(const RmspropStep& step)
+      : RmspropRule<Math>(step), momentum(static_cast<Math>(step.momentum)) {}
+
+  Math momentum;
+
+  constexpr Math operator()(Math parameter, Math gradient, Math& square_average,
+                            Math& buffer) const {
+    buffer = momentum * buffer + this->scaled(parameter, gradient, square_average);
+    return parameter - this->learning_rate * buffer;
+  }
+};
+
+template <class Math>
+struct AdagradRule {
+  static constexpr int kStates = 1;
+  static constexpr bool fresh = false;
+
+  explicit AdagradRule(const AdagradStep& step)
+      : grad_scale(static_cast<Math>(step.grad_scale)),
+        weight_decay(static_cast<Math>(step.weight_decay)),
+        eps(static_cast<Math>(step.eps)),
+        learning_rate(static_cast<Math>(step.learning_rate)) {}
+
+  Math grad_scale, weight_decay, eps, learning_rate;
+
+  constexpr Math operator()(Math parameter, Math gradient, Math& square_sum, Math&) const {
+    const Math g = grad_scale * gradient + weight_decay * parameter;
+    square_sum += g * g;
+    return parameter - learning_rate * (g / (std::sqrt(square_sum) + eps));
+  }
+};
+
+template <class Math>
+struct LionRule {
+  static constexpr int kStates = 1;
+  static constexpr bool fresh = false;
+
+  explicit LionRule(const LionStep& step)
+      : grad_scale(static_cast<Math>(step.grad_scale)),
+        keep(static_cast<Math>(1 - step.learning_rate * step.weight_decay)),
+        beta1(static_cast<Math>(step.beta1)),
+        rest1(static_cast<Math>(1 - step.beta1)),
+        beta2(static_cast<Math>(step.beta2)),
+        rest2(static_cast<Math>(1 - step.beta2)),
+        learning_rate(static_cast<Math>(step.learning_rate)) {}
+
+  Math grad_scale, keep, beta1, rest1, beta2, rest2, learning_rate;
+
+  constexpr Math operator()(Math parameter, Math gradient, Math& momentum, Math&) const {
+    const Math g = grad_scale * gradient;
+    const Math mixed = beta1 * momentum + rest1 * g;
+    momentum = beta2 * momentum + rest2 * g;
+    const Math sign = static_cast<Math>(mixed > 0) - static_cast<Math>(mixed < 0);
+    const Math direction = mixed == mixed ? sign : mixed;
+    return keep * parameter - learning_rate * direction;
   }
 };
 

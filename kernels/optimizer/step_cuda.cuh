@@ -9,6 +9,7 @@
 #include "ringrad/core/capture.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 
@@ -51,7 +52,7 @@ template <class T, class Rule, class Math = MathType<T>>
 void launch_step(const char* name, const Replayed<Rule>& rule, const Tensor& parameters,
                  const Tensor& gradients, const Tensor& first_state, const Tensor& second_state,
                  Where where) {
-  constexpr int kThreads = 256, V = 16 / sizeof(Math);
+  constexpr int V = 16 / sizeof(Math);
   const std::int64_t n = parameters.numel();
   if (n == 0) return;
   bool aligned = is_aligned(parameters, sizeof(T) * V) && is_aligned(gradients, sizeof(T) * V);
@@ -60,17 +61,26 @@ void launch_step(const char* name, const Replayed<Rule>& rule, const Tensor& par
   const auto run = [&](std::int64_t threads, auto kernel) {
     const double bytes =
         static_cast<double>(n) * (3 * sizeof(T) + 2 * Rule::kStates * sizeof(Math));
-    launch_on(
-        parameters.device(),
-        {.name = name, .grid = num_blocks(threads, kThreads), .block = kThreads, .bytes = bytes},
-        where, kernel, rule, n, parameters.device_data<T>(), gradients.device_data<T>(),
-        first_state.defined() ? first_state.device_data<Math>() : nullptr,
-        second_state.defined() ? second_state.device_data<Math>() : nullptr);
+    launch_on(parameters.device(), thread_per_element(name, threads, bytes), where, kernel, rule, n,
+              parameters.device_data<T>(), gradients.device_data<T>(),
+              first_state.defined() ? first_state.device_data<Math>() : nullptr,
+              second_state.defined() ? second_state.device_data<Math>() : nullptr);
   };
   if (aligned)
     run((n + V - 1) / V, step_thread_per_pack<V, Rule, T, Math>);
   else
     run(n, step_thread_per_pack<1, Rule, T, Math>);
+}
+
+template <template <class> class Rule, class Step>
+void run_step(const char* name, const Tensor& parameters, const Tensor& gradients,
+              const Tensor& first_state, const Tensor& second_state,
+              const std::function<Step()>& step, Where where) {
+  dispatch_floating(parameters.dtype(), [&]<class T>() {
+    using Made = Rule<MathType<T>>;
+    const std::function<Made()> rule = [step] { return Made(step()); };
+    launch_step<T>(name, replayed(rule), parameters, gradients, first_state, second_state, where);
+  });
 }
 
 }  // namespace ringrad::kernels::cuda

@@ -1,7 +1,6 @@
 #include "ringrad/kernels/order/scan.h"
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/order/scan_cuda.h"
 
 namespace ringrad::kernels {
 

@@ -48,4 +48,14 @@ void recurrence(const Tensor& a, const Tensor& b, const Lines& lines, bool rever
                 const Tensor& y);
 
 }  // namespace cpu
+
+namespace cuda {
+
+// REQUIRES: operands are contiguous, of y's dtype, and not empty
+void scan(ScanOp op, const Tensor& x, const Lines& lines, bool reversed, const Tensor& y,
+          Where where);
+void recurrence(const Tensor& a, const Tensor& b, const Lines& lines, bool reversed,
+                const Tensor& y, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

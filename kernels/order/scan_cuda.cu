@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/order/scan_cuda.h"
+#include "ringrad/kernels/order/scan.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
@@ -67,9 +67,7 @@ struct Walk {
 // One line per thread. Bound: bandwidth, if neighbouring lines are neighbours in memory.
 template <class Scan, class T>
 __global__ void scan_line_per_thread(Scan scan, Walk walk, std::int64_t count, T* y) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t line = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; line < count; line += step) {
+  for (const std::int64_t line : own_elements(count)) {
     auto state = scan.start();
     for (std::int64_t i = 0; i < walk.lines.n; ++i) {
       const std::int64_t at = walk.place(line, i);
@@ -116,8 +114,7 @@ void run(Scan scan, const Lines& lines, bool reversed, const Tensor& y, T* out, 
   const Walk walk{lines, reversed};
   const std::int64_t count = lines.count();
   if (thread_per_line)
-    launch_on(y.device(),
-              {.name = "scan_lines", .grid = num_blocks(count, kThreads), .block = kThreads}, where,
+    launch_on(y.device(), thread_per_element("scan_lines", count), where,
               scan_line_per_thread<Scan, T>, scan, walk, count, out);
   else
     launch_on(y.device(), {.name = "scan", .grid = num_blocks(count, 1), .block = kThreads}, where,

@@ -2,7 +2,6 @@
 
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/order/order_key.h"
-#include "ringrad/kernels/order/searchsorted_cuda.h"
 #include "ringrad/kernels/parallel_for.h"
 
 namespace ringrad::kernels {

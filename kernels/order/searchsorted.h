@@ -19,4 +19,12 @@ namespace ringrad::kernels {
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right,
                     Where where = Where::current());
 
+namespace cuda {
+
+/// Each line of `sorted` is searched for `per_line` neighbouring values.
+/// REQUIRES: all are contiguous; values is not empty
+void searchsorted(const Tensor& sorted, const Tensor& values, std::int64_t per_line, bool right,
+                  const Tensor& places, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

@@ -1,7 +1,6 @@
 #include "ringrad/kernels/order/sort.h"
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/order/sort_cuda.h"
 
 namespace ringrad::kernels {
 namespace {

@@ -38,4 +38,12 @@ void sort(const Tensor& x, const Lines& lines, std::int64_t k, bool descending,
           const Sorted& sorted);
 
 }  // namespace cpu
+
+namespace cuda {
+
+// As cpu::sort.
+void sort(const Tensor& x, const Lines& lines, std::int64_t k, bool descending,
+          const Sorted& sorted, Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

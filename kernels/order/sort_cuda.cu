@@ -13,9 +13,9 @@
 #include <bit>
 
 #include "ringrad/core/dispatch_size.h"
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/order/order_key.h"
-#include "ringrad/kernels/order/sort_cuda.h"
+#include "ringrad/kernels/order/sort.h"
+#include "ringrad/kernels/per_element.cuh"
 
 namespace ringrad::kernels::cuda {
 namespace {
@@ -33,9 +33,7 @@ struct Items {
 // An item per thread. Bound: bandwidth.
 template <class T>
 __global__ void make_items(const T* x, Lines lines, bool descending, Items items) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < items.count; i += step) {
+  for (const std::int64_t i : own_elements(items.count)) {
     const std::int64_t line = i / items.padded, position = i % items.padded;
     const std::int64_t outer = line / lines.inner, inner = line % lines.inner;
     items.keys[i] =
@@ -71,9 +69,7 @@ __device__ bool goes_down(std::int64_t item, std::int64_t size, std::int64_t pad
 
 // A pair per thread. Bound: bandwidth.
 __global__ void exchange(Items items, std::int64_t size, std::int64_t distance) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < items.count / 2; i += step) {
+  for (const std::int64_t i : own_elements(items.count / 2)) {
     const std::int64_t a = first_of_pair(i, distance);
     compare(items.keys, items.positions, a, a + distance, goes_down(a, size, items.padded));
   }
@@ -110,9 +106,7 @@ __global__ void sort_tiles(Items items, std::int64_t first_size, std::int64_t la
 template <class Element>
 __global__ void take_items(Items items, Lines lines, std::int64_t k, const Element* x,
                            Element* values, std::int64_t* indices) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x, n = lines.count() * k;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < n; i += step) {
+  for (const std::int64_t i : own_elements(lines.count() * k)) {
     const std::int64_t inner = i % lines.inner, outer = i / lines.inner / k;
     const std::int64_t line = outer * lines.inner + inner;
     const std::int64_t position = items.positions[line * items.padded + i / lines.inner % k];
@@ -132,12 +126,9 @@ void sort(const Tensor& x, const Lines& lines, std::int64_t k, bool descending,
   const Tensor positions = empty({count}, {.dtype = DType::int32, .device = device}, where);
   const Items items{reinterpret_cast<std::uint64_t*>(keys.raw_data()),
                     positions.device_data<std::int32_t>(), padded, count};
-  const auto config = [](const char* name, std::int64_t threads) {
-    return LaunchConfig{.name = name, .grid = num_blocks(threads, kThreads), .block = kThreads};
-  };
   dispatch_dtype(x.dtype(), [&]<class T>() {
-    launch_on(device, config("make_items", count), where, make_items<T>, x.device_data<T>(), lines,
-              descending, items);
+    launch_on(device, thread_per_element("make_items", count), where, make_items<T>,
+              x.device_data<T>(), lines, descending, items);
   });
   const LaunchConfig tiles{
       .name = "sort_tiles", .grid = num_blocks(count, kTile), .block = kThreads};
@@ -145,12 +136,13 @@ void sort(const Tensor& x, const Lines& lines, std::int64_t k, bool descending,
             std::min<std::int64_t>(padded, kTile));
   for (std::int64_t size = 2 * kTile; size <= padded; size *= 2) {
     for (std::int64_t distance = size / 2; distance >= kTile; distance /= 2)
-      launch_on(device, config("exchange", count / 2), where, exchange, items, size, distance);
+      launch_on(device, thread_per_element("exchange", count / 2), where, exchange, items, size,
+                distance);
     launch_on(device, tiles, where, sort_tiles, items, size, size);
   }
   dispatch_size(size_bytes(x.dtype()), [&]<class Element>() {
-    launch_on(device, config("take_items", sorted.values.numel()), where, take_items<Element>,
-              items, lines, k, reinterpret_cast<const Element*>(x.raw_data()),
+    launch_on(device, thread_per_element("take_items", sorted.values.numel()), where,
+              take_items<Element>, items, lines, k, reinterpret_cast<const Element*>(x.raw_data()),
               reinterpret_cast<Element*>(sorted.values.raw_data()),
               sorted.indices.device_data<std::int64_t>());
   });

@@ -4,8 +4,7 @@
 #include <limits>
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/pool/pool_cpu.h"
-#include "ringrad/kernels/pool/pool_cuda.h"
+#include "ringrad/kernels/pool/pool_windows.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -94,18 +93,6 @@ DType place_dtype(const Pool2dOptions& options, Where where) {
   return fits_uint8(options) ? DType::uint8 : DType::int32;
 }
 
-/// Calls body.operator()<T, Place>() with the dtypes of values and places on a CPU.
-template <class Body>
-void dispatch_max(DType dtype, DType places, Body body) {
-  const bool small = places == DType::uint8;
-  if (dtype == DType::float64)
-    small ? body.template operator()<double, std::uint8_t>()
-          : body.template operator()<double, std::int32_t>();
-  else
-    small ? body.template operator()<float, std::uint8_t>()
-          : body.template operator()<float, std::int32_t>();
-}
-
 void check_places(const char* operation, const Tensor& values, const Tensor& places,
                   const Pool2dOptions& options, Where where) {
   check_floating(operation, values, where);
@@ -118,12 +105,7 @@ void check_places(const char* operation, const Tensor& values, const Tensor& pla
 Tensor average(const Tensor& x, const PoolGeometry& g, Layout layout, Where where) {
   const Tensor in = operand(x, layout, where);
   const Tensor y = empty_result(output_shape(x.shape(), g), in, layout, in.dtype(), where);
-  if (in.device().is_cuda())
-    cuda::avg_pool(g, in, y, where);
-  else if (in.dtype() == DType::float64)
-    cpu::avg_pool(g, in.data<double>(), y.data<double>());
-  else
-    cpu::avg_pool(g, in.data<float>(), y.data<float>());
+  (in.device().is_cuda() ? cuda::avg_pool : cpu::avg_pool)(g, in, y, where);
   return cast(y, x.dtype(), where);
 }
 
@@ -131,12 +113,8 @@ Tensor average_backward(const Tensor& grad_output, const Shape& input_shape, con
                         Layout layout, Where where) {
   const Tensor grad = operand(grad_output, layout, where);
   const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
-  if (grad.device().is_cuda())
-    cuda::avg_pool_backward(g, grad, result, where);
-  else if (grad.dtype() == DType::float64)
-    cpu::avg_pool_backward(g, grad.data<double>(), result.data<double>());
-  else
-    cpu::avg_pool_backward(g, grad.data<float>(), result.data<float>());
+  (grad.device().is_cuda() ? cuda::avg_pool_backward : cpu::avg_pool_backward)(g, grad, result,
+                                                                               where);
   return cast(result, grad_output.dtype(), where);
 }
 
@@ -164,12 +142,7 @@ MaxPool2dResult max_pool2d(const Tensor& x, const Pool2dOptions& options, Where 
   const Shape shape = output_shape(x.shape(), g);
   const Tensor y = empty_result(shape, in, layout, in.dtype(), where);
   const Tensor places = empty_result(shape, in, layout, place_dtype(options, where), where);
-  if (in.device().is_cuda())
-    cuda::max_pool(g, in, y, places, where);
-  else
-    dispatch_max(in.dtype(), places.dtype(), [&]<class T, class Place>() {
-      cpu::max_pool(g, in.data<T>(), y.data<T>(), places.data<Place>());
-    });
+  (in.device().is_cuda() ? cuda::max_pool : cpu::max_pool)(g, in, y, places, where);
   return {cast(y, x.dtype(), where), places};
 }
 
@@ -184,12 +157,8 @@ Tensor max_pool2d_backward(const Tensor& grad_output, const Tensor& places,
   const Tensor grad = operand(grad_output, layout, where);
   const Tensor winners = to_layout(places, layout, where);
   const Tensor result = empty_result(input_shape, grad, layout, grad.dtype(), where);
-  if (grad.device().is_cuda())
-    cuda::max_pool_backward(g, grad, winners, result, where);
-  else
-    dispatch_max(grad.dtype(), winners.dtype(), [&]<class T, class Place>() {
-      cpu::max_pool_backward(g, grad.data<T>(), winners.data<Place>(), result.data<T>());
-    });
+  (grad.device().is_cuda() ? cuda::max_pool_backward : cpu::max_pool_backward)(g, grad, winners,
+                                                                               result, where);
   return cast(result, grad_output.dtype(), where);
 }
 
@@ -202,12 +171,7 @@ Tensor max_pool2d_gather(const Tensor& x, const Tensor& places, const Pool2dOpti
   check_output_shape(kOperation, "places", places, output_shape(x.shape(), g), where);
   const Tensor in = operand(x, layout, where), winners = to_layout(places, layout, where);
   const Tensor y = empty_result(places.shape(), in, layout, in.dtype(), where);
-  if (in.device().is_cuda())
-    cuda::max_pool_gather(g, in, winners, y, where);
-  else
-    dispatch_max(in.dtype(), winners.dtype(), [&]<class T, class Place>() {
-      cpu::max_pool_gather(g, in.data<T>(), winners.data<Place>(), y.data<T>());
-    });
+  (in.device().is_cuda() ? cuda::max_pool_gather : cpu::max_pool_gather)(g, in, winners, y, where);
   return cast(y, x.dtype(), where);
 }
 

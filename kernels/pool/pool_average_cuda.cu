@@ -9,7 +9,7 @@
 //                                 eight warps share the window's pixels
 
 #include "ringrad/kernels/pool/pool_cuda.cuh"
-#include "ringrad/kernels/pool/pool_cuda.h"
+#include "ringrad/kernels/pool/pool_windows.h"
 #include "ringrad/kernels/reduce/reduce.cuh"
 
 namespace ringrad::kernels::cuda {

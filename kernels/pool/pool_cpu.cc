@@ -1,10 +1,10 @@
-#include "ringrad/kernels/pool/pool_cpu.h"
-
 #include <algorithm>
 #include <type_traits>
 
 #include "ringrad/core/simd.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/pool/pool_windows.h"
 #include "ringrad/kernels/register_tile.h"
 
 namespace ringrad::kernels::cpu {
@@ -163,80 +163,96 @@ RINGRAD_CLONES void add_to_window(const PoolGeometry& g, std::int64_t p, std::in
   });
 }
 
+/// Calls body.operator()<T, Place>() with the types of values and places.
+template <class Body>
+void dispatch_max(const Tensor& values, const Tensor& places, Body body) {
+  dispatch_math(values.dtype(), [&]<class T>() {
+    places.dtype() == DType::uint8 ? body.template operator()<T, std::uint8_t>()
+                                   : body.template operator()<T, std::int32_t>();
+  });
+}
+
 }  // namespace
 
-template <class T, class Place>
-void max_pool(const PoolGeometry& g, const T* x, T* y, Place* places) {
+void max_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, const Tensor& places,
+              Where) {
   const bool two_by_two = g.is_two_by_two();
-  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
-    const T* in = x + image * g.H() * g.W() * g.C;
-    const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
-    if (two_by_two)
-      return max_of_two_by_two(g.W(), g.C, in + 2 * p * g.W() * g.C, y + out, places + out);
-    for (std::int64_t q = 0; q < g.Q(); ++q)
-      max_of_window(g, p, q, in, y + out + q * g.C, places + out + q * g.C);
-  });
-}
-
-template <class T, class Place>
-void max_pool_backward(const PoolGeometry& g, const T* grad_y, const Place* places, T* grad_x) {
-  if (g.is_two_by_two())
-    return for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+  dispatch_max(x, places, [&]<class T, class Place>() {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    Place* winners = places.data<Place>();
+    for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+      const T* in = from + image * g.H() * g.W() * g.C;
       const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
-      spread_two_by_two(g.W(), g.C, grad_y + out, places + out,
-                        grad_x + (image * g.H() + 2 * p) * g.W() * g.C);
+      if (two_by_two)
+        return max_of_two_by_two(g.W(), g.C, in + 2 * p * g.W() * g.C, to + out, winners + out);
+      for (std::int64_t q = 0; q < g.Q(); ++q)
+        max_of_window(g, p, q, in, to + out + q * g.C, winners + out + q * g.C);
     });
-  for_each_image(g, [&](std::int64_t image) {
-    T* in = grad_x + image * g.H() * g.W() * g.C;
-    std::fill_n(in, g.H() * g.W() * g.C, T{0});
-    std::int64_t out = image * g.P() * g.Q() * g.C;
-    for (std::int64_t p = 0; p < g.P(); ++p)
+  });
+}
+
+void max_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& places,
+                       const Tensor& grad_x, Where) {
+  dispatch_max(grad_y, places, [&]<class T, class Place>() {
+    const T* grad = grad_y.data<T>();
+    const Place* winners = places.data<Place>();
+    T* to = grad_x.data<T>();
+    if (g.is_two_by_two())
+      return for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+        const std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+        spread_two_by_two(g.W(), g.C, grad + out, winners + out,
+                          to + (image * g.H() + 2 * p) * g.W() * g.C);
+      });
+    for_each_image(g, [&](std::int64_t image) {
+      T* in = to + image * g.H() * g.W() * g.C;
+      std::fill_n(in, g.H() * g.W() * g.C, T{0});
+      std::int64_t out = image * g.P() * g.Q() * g.C;
+      for (std::int64_t p = 0; p < g.P(); ++p)
+        for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
+          add_to_winners(g, p, q, grad + out, winners + out, in);
+    });
+  });
+}
+
+void max_pool_gather(const PoolGeometry& g, const Tensor& x, const Tensor& places, const Tensor& y,
+                     Where) {
+  dispatch_max(x, places, [&]<class T, class Place>() {
+    const T* from = x.data<T>();
+    const Place* winners = places.data<Place>();
+    T* to = y.data<T>();
+    for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+      std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
       for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
-        add_to_winners(g, p, q, grad_y + out, places + out, in);
+        take_winners(g, p, q, from + image * g.H() * g.W() * g.C, winners + out, to + out);
+    });
   });
 }
 
-template <class T, class Place>
-void max_pool_gather(const PoolGeometry& g, const T* x, const Place* places, T* y) {
-  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
-    std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
-    for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
-      take_winners(g, p, q, x + image * g.H() * g.W() * g.C, places + out, y + out);
+void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where) {
+  dispatch_math(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
+      std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
+      for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
+        mean_of_window(g, p, q, from + image * g.H() * g.W() * g.C, to + out);
+    });
   });
 }
 
-template <class T>
-void avg_pool(const PoolGeometry& g, const T* x, T* y) {
-  for_each_output_row(g, [&](std::int64_t image, std::int64_t p) {
-    std::int64_t out = (image * g.P() + p) * g.Q() * g.C;
-    for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C)
-      mean_of_window(g, p, q, x + image * g.H() * g.W() * g.C, y + out);
+void avg_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& grad_x, Where) {
+  dispatch_math(grad_y.dtype(), [&]<class T>() {
+    const T* grad = grad_y.data<T>();
+    T* to = grad_x.data<T>();
+    for_each_image(g, [&](std::int64_t image) {
+      T* in = to + image * g.H() * g.W() * g.C;
+      std::fill_n(in, g.H() * g.W() * g.C, T{0});
+      std::int64_t out = image * g.P() * g.Q() * g.C;
+      for (std::int64_t p = 0; p < g.P(); ++p)
+        for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C) add_to_window(g, p, q, grad + out, in);
+    });
   });
 }
-
-template <class T>
-void avg_pool_backward(const PoolGeometry& g, const T* grad_y, T* grad_x) {
-  for_each_image(g, [&](std::int64_t image) {
-    T* in = grad_x + image * g.H() * g.W() * g.C;
-    std::fill_n(in, g.H() * g.W() * g.C, T{0});
-    std::int64_t out = image * g.P() * g.Q() * g.C;
-    for (std::int64_t p = 0; p < g.P(); ++p)
-      for (std::int64_t q = 0; q < g.Q(); ++q, out += g.C) add_to_window(g, p, q, grad_y + out, in);
-  });
-}
-
-#define RINGRAD_INSTANTIATE_MAX(T, Place)                                           \
-  template void max_pool(const PoolGeometry&, const T*, T*, Place*);                \
-  template void max_pool_backward(const PoolGeometry&, const T*, const Place*, T*); \
-  template void max_pool_gather(const PoolGeometry&, const T*, const Place*, T*);
-#define RINGRAD_INSTANTIATE(T)                               \
-  RINGRAD_INSTANTIATE_MAX(T, std::uint8_t)                   \
-  RINGRAD_INSTANTIATE_MAX(T, std::int32_t)                   \
-  template void avg_pool(const PoolGeometry&, const T*, T*); \
-  template void avg_pool_backward(const PoolGeometry&, const T*, T*);
-RINGRAD_INSTANTIATE(float)
-RINGRAD_INSTANTIATE(double)
-#undef RINGRAD_INSTANTIATE
-#undef RINGRAD_INSTANTIATE_MAX
 
 }  // namespace ringrad::kernels::cpu

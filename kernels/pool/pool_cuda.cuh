@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
+#include "ringrad/kernels/per_element.cuh"
 #include "ringrad/kernels/pool/pool_windows.h"
 
 namespace ringrad::kernels::cuda {
@@ -47,9 +47,7 @@ struct Pool {
 /// Calls body(group) for every group, one per thread and iteration.
 template <class Int, class Body>
 __device__ void for_each_group(const Pool<Int>& pool, Body body) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < pool.groups; i += step) body(pool.group(i));
+  for (const std::int64_t i : own_elements(pool.groups)) body(pool.group(i));
 }
 
 template <int V, class T>
@@ -107,12 +105,8 @@ Pool<Int> groups_of_inputs(const PoolGeometry& g, int pixels, int channels) {
 template <class Groups, class... Parameters, class... Arguments>
 void launch_groups(const char* name, Device device, const Groups& groups, double bytes, Where where,
                    void (*kernel)(Groups, Parameters...), Arguments... arguments) {
-  launch_on(device,
-            {.name = name,
-             .grid = num_blocks(groups.groups, kPoolThreads),
-             .block = kPoolThreads,
-             .bytes = bytes},
-            where, kernel, groups, arguments...);
+  launch_on(device, thread_per_element(name, groups.groups, bytes), where, kernel, groups,
+            arguments...);
 }
 
 }  // namespace ringrad::kernels::cuda

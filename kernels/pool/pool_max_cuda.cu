@@ -11,7 +11,7 @@
 // The gradient uses sum_of_wins<1, 1>, <V, 1>, <1, V> and spread_two_by_two.
 
 #include "ringrad/kernels/pool/pool_cuda.cuh"
-#include "ringrad/kernels/pool/pool_cuda.h"
+#include "ringrad/kernels/pool/pool_windows.h"
 
 namespace ringrad::kernels::cuda {
 namespace {
@@ -115,9 +115,7 @@ struct TwoRows {
 // Bound: bandwidth.
 template <int V, class T>
 __global__ void max_two_by_two(TwoRows<V> rows, const T* x, T* y, std::uint8_t* places) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < rows.groups; i += step) {
+  for (const std::int64_t i : own_elements(rows.groups)) {
     const auto above = load_pack<V>(x + rows.above(i)), below = load_pack<V>(x + rows.below(i));
     Pack<T, V / 2> out;
     Pack<std::uint8_t, V / 2> out_places;
@@ -143,9 +141,7 @@ __global__ void max_two_by_two(TwoRows<V> rows, const T* x, T* y, std::uint8_t* 
 template <int V, class T>
 __global__ void spread_two_by_two(TwoRows<V> rows, const T* grad_y, const std::uint8_t* places,
                                   T* grad_x) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < rows.groups; i += step) {
+  for (const std::int64_t i : own_elements(rows.groups)) {
     const auto grads = load_pack<V / 2>(grad_y + i * (V / 2));
     const auto winners = load_pack<V / 2>(places + i * (V / 2));
     Pack<T, V> above, below;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ringrad/core/tensor.h"
 #include "ringrad/kernels/divisor.h"
 
 namespace ringrad::kernels {
@@ -88,4 +89,39 @@ struct PoolGeometry {
   std::int64_t num_outputs() const { return images * P() * Q() * C; }
 };
 
+// The loops and the kernels behind pool.h.
+//
+// REQUIRES: arguments are checked. Values have one floating dtype, on CPUs float32 or float64;
+// places are uint8 or int32. All tensors have the memory order that the geometry describes, without
+// gaps.
+
+namespace cpu {
+
+void max_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, const Tensor& places,
+              Where where);
+void max_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& places,
+                       const Tensor& grad_x, Where where);
+void max_pool_gather(const PoolGeometry& g, const Tensor& x, const Tensor& places, const Tensor& y,
+                     Where where);
+
+void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where where);
+void avg_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& grad_x,
+                       Where where);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void max_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, const Tensor& places,
+              Where where);
+void max_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& places,
+                       const Tensor& grad_x, Where where);
+void max_pool_gather(const PoolGeometry& g, const Tensor& x, const Tensor& places, const Tensor& y,
+                     Where where);
+
+void avg_pool(const PoolGeometry& g, const Tensor& x, const Tensor& y, Where where);
+void avg_pool_backward(const PoolGeometry& g, const Tensor& grad_y, const Tensor& grad_x,
+                       Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

@@ -1,8 +1,7 @@
 #include "ringrad/kernels/pool/resample.h"
 
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/pool/resample_cpu.h"
-#include "ringrad/kernels/pool/resample_cuda.h"
+#include "ringrad/kernels/pool/resample_axis.h"
 
 namespace ringrad::kernels {
 namespace {

@@ -1,10 +1,12 @@
 // Finds the two inputs between which an interpolated output lies. CPU loops and GPU kernels share
-// this arithmetic. Private to kernels/pool.
+// this arithmetic; they are declared below. Private to kernels/pool.
 
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+
+#include "ringrad/core/tensor.h"
 
 namespace ringrad::kernels {
 
@@ -75,4 +77,21 @@ struct ResampleGeometry {
   constexpr std::int64_t num_outputs() const { return images * rows.outputs * columns.outputs * C; }
 };
 
+namespace cpu {
+
+/// REQUIRES: tensors are dense, in the memory order that the geometry describes
+void resample(const ResampleGeometry& g, const Tensor& x, const Tensor& y, Where where);
+void resample_backward(const ResampleGeometry& g, const Tensor& grad_y, const Tensor& grad_x,
+                       Where where);
+
+}  // namespace cpu
+
+namespace cuda {
+
+/// As their namesakes in cpu, for tensors on a GPU.
+void resample(const ResampleGeometry& g, const Tensor& x, const Tensor& y, Where where);
+void resample_backward(const ResampleGeometry& g, const Tensor& grad_y, const Tensor& grad_x,
+                       Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

@@ -7,14 +7,13 @@
 // The gradient takes the same steps: the rows of grad_y that an input row adds to are summed, and
 // then the columns of that sum.
 
-#include "ringrad/kernels/pool/resample_cpu.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "ringrad/core/dtype.h"
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/pool/resample_axis.h"
 
 namespace ringrad::kernels::cpu {
 namespace {

@@ -1,21 +1,17 @@
 // Resampling on a GPU: one thread per element of the result.
 
 #include "ringrad/core/dtype.h"
-#include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/pool/resample_cuda.h"
+#include "ringrad/kernels/per_element.cuh"
+#include "ringrad/kernels/pool/resample_axis.h"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 // y[image, p, q, c]; neighbouring threads have neighbouring (q, c). Bound: bandwidth.
 template <class T>
 __global__ void resample_element_per_thread(ResampleGeometry g, const T* x, T* y) {
   using Math = MathType<T>;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x, size = g.num_outputs();
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < size; i += step) {
+  for (const std::int64_t i : own_elements(g.num_outputs())) {
     const std::int64_t c = i % g.C, pixel = i / g.C;
     const auto column = g.columns.place(pixel % g.columns.outputs);
     const std::int64_t line = pixel / g.columns.outputs;
@@ -42,9 +38,7 @@ __global__ void resample_element_per_thread(ResampleGeometry g, const T* x, T* y
 template <class T>
 __global__ void sum_outputs_of_element_per_thread(ResampleGeometry g, const T* grad_y, T* grad_x) {
   using Math = MathType<T>;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x, size = g.num_inputs();
-  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i < size; i += step) {
+  for (const std::int64_t i : own_elements(g.num_inputs())) {
     const std::int64_t c = i % g.C, pixel = i / g.C;
     const std::int64_t w = pixel % g.columns.inputs, line = pixel / g.columns.inputs;
     const std::int64_t h = line % g.rows.inputs, image = line / g.rows.inputs;
@@ -67,10 +61,7 @@ LaunchConfig config_for(const char* name, std::int64_t elements, const Tensor& f
                         const Tensor& to) {
   const auto bytes = static_cast<double>(size_bytes(from.dtype())) *
                      static_cast<double>(from.numel() + to.numel());
-  return {.name = name,
-          .grid = num_blocks(elements, kThreads),
-          .block = static_cast<unsigned>(kThreads),
-          .bytes = bytes};
+  return thread_per_element(name, elements, bytes);
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
-#include "ringrad/core/gpu/launch.h"
+#include "ringrad/kernels/per_element.cuh"
 #include "ringrad/kernels/recurrent/cell.h"
 
 namespace ringrad::kernels::cuda {
 namespace {
-
-constexpr int kThreads = 256;
 
 // One unit of one sequence per thread; neighbouring threads have neighbouring units.
 // Bound: latency, of a kernel per step.
@@ -20,8 +18,7 @@ void run(const char* name, const Step& step, Where where) {
   if (n == 0) return;
   dispatch_floating(step.hidden.dtype(), [&]<class T>() {
     with_cell<T>(step, [&](const auto& unit) {
-      launch_on(step.hidden.device(),
-                {.name = name, .grid = num_blocks(n, kThreads), .block = kThreads}, where,
+      launch_on(step.hidden.device(), thread_per_element(name, n), where,
                 cell_thread_per_unit<std::decay_t<decltype(unit)>>, unit, n);
     });
   });

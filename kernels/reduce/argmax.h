@@ -22,4 +22,19 @@ Tensor argmax(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepd
 Tensor argmin(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdim = false,
               Where where = Where::current());
 
+/// x seen as (outer, extent, inner), the result as (outer, inner).
+struct Positions {
+  std::int64_t outer = 1, extent = 1, inner = 1;
+};
+
+// Of the largest or of the smallest elements. REQUIRES: x contiguous; positions.extent > 0
+namespace cpu {
+void find_extreme(const Tensor& x, const Positions& positions, bool largest, const Tensor& result,
+                  Where where);
+}
+namespace cuda {
+void find_extreme(const Tensor& x, const Positions& positions, bool largest, const Tensor& result,
+                  Where where);
+}
+
 }  // namespace ringrad::kernels

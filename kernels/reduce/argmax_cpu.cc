@@ -1,9 +1,8 @@
-#include "ringrad/kernels/reduce/argmax_cpu.h"
-
 #include <algorithm>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/parallel_for.h"
+#include "ringrad/kernels/reduce/argmax.h"
 
 namespace ringrad::kernels::cpu {
 namespace {
@@ -109,12 +108,13 @@ void search(const T* x, const Positions& p, std::int64_t* result) {
 
 }  // namespace
 
-void argmax(const Tensor& x, const Positions& positions, std::int64_t* result) {
-  dispatch_dtype(x.dtype(), [&]<class T>() { search<Larger>(x.data<T>(), positions, result); });
-}
-
-void argmin(const Tensor& x, const Positions& positions, std::int64_t* result) {
-  dispatch_dtype(x.dtype(), [&]<class T>() { search<Smaller>(x.data<T>(), positions, result); });
+void find_extreme(const Tensor& x, const Positions& positions, bool largest, const Tensor& result,
+                  Where) {
+  auto* to = result.data<std::int64_t>();
+  dispatch_dtype(x.dtype(), [&]<class T>() {
+    largest ? search<Larger>(x.data<T>(), positions, to)
+            : search<Smaller>(x.data<T>(), positions, to);
+  });
 }
 
 }  // namespace ringrad::kernels::cpu

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "ringrad/kernels/reduce/argmax_cuda.h"
+#include "ringrad/kernels/reduce/argmax.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
 
@@ -44,23 +44,22 @@ struct Position {
 };
 
 template <bool kLargest>
-void search(const char* name, const Tensor& x, const ReducePlan& plan, std::int64_t* result,
+void search(const char* name, const Tensor& x, const ReducePlan& plan, const Tensor& result,
             Where where) {
   dispatch_dtype(x.dtype(), [&]<class Stored>() {
     using T = Merged<Stored>;
     reduce(name, plan, Best<T, kLargest>(), reinterpret_cast<const T*>(x.raw_data()),
-           Position{result}, x.device(), where);
+           Position{result.device_data<std::int64_t>()}, x.device(), where);
   });
 }
 
 }  // namespace
 
-void argmax(const Tensor& x, const ReducePlan& plan, std::int64_t* result, Where where) {
-  search<true>("argmax", x, plan, result, where);
-}
-
-void argmin(const Tensor& x, const ReducePlan& plan, std::int64_t* result, Where where) {
-  search<false>("argmin", x, plan, result, where);
+void find_extreme(const Tensor& x, const Positions& positions, bool largest, const Tensor& result,
+                  Where where) {
+  const ReducePlan plan = make_reduce_plan(positions.outer, positions.extent, positions.inner);
+  largest ? search<true>("argmax", x, plan, result, where)
+          : search<false>("argmin", x, plan, result, where);
 }
 
 }  // namespace ringrad::kernels::cuda

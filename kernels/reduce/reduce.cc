@@ -11,8 +11,7 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/copy/fill.h"
 #include "ringrad/kernels/elementwise/elementwise.h"
-#include "ringrad/kernels/reduce/reduce_cpu.h"
-#include "ringrad/kernels/reduce/reduce_cuda.h"
+#include "ringrad/kernels/reduce/reduce_plan.h"
 
 namespace ringrad::kernels {
 namespace {
@@ -34,8 +33,7 @@ struct Reduction {
   void run_sum(double divisor, double empty, Where where) const;
 
   // The sums of distances from `center`, or of their squares; all float64.
-  Tensor sum_deviations(const Tensor& center, Where where) const;
-  Tensor sum_squared_deviations(const Tensor& center, Where where) const;
+  Tensor sum_deviations(const Tensor& center, bool squared, Where where) const;
 
   // One element of each group, in the shape of `result`.
   Tensor first_elements(Where where) const;
@@ -92,27 +90,14 @@ Reduction::Reduction(const char* operation, const Tensor& input, const Shape& ax
 void Reduction::run_sum(double divisor, double empty, Where where) const {
   if (x.numel() == 0)
     fill_(result, empty, where);
-  else if (x.device().is_cuda())
-    cuda::sum(plan, x, divisor, result, where);
   else
-    cpu::sum(plan, x, divisor, result);
+    (x.device().is_cuda() ? cuda::sum : cpu::sum)(plan, x, divisor, result, where);
 }
 
-Tensor Reduction::sum_deviations(const Tensor& center, Where where) const {
+Tensor Reduction::sum_deviations(const Tensor& center, bool squared, Where where) const {
   const Tensor sum = empty_like(center, where);
-  if (x.device().is_cuda())
-    cuda::sum_deviations(plan, x, center, sum, where);
-  else
-    cpu::sum_deviations(plan, x, center, sum);
-  return sum;
-}
-
-Tensor Reduction::sum_squared_deviations(const Tensor& center, Where where) const {
-  const Tensor sum = empty_like(center, where);
-  if (x.device().is_cuda())
-    cuda::sum_squared_deviations(plan, x, center, sum, where);
-  else
-    cpu::sum_squared_deviations(plan, x, center, sum);
+  (x.device().is_cuda() ? cuda::sum_deviations : cpu::sum_deviations)(plan, x, center, squared, sum,
+                                                                      where);
   return sum;
 }
 
@@ -143,9 +128,8 @@ Tensor variances(const Reduction& reduction, std::int64_t correction, Where wher
   const Tensor first = empty_like(reduction.result, DType::float64, where);
   copy_(first, reduction.first_elements(where), where);
   const Tensor distance = unary(RightScalar<Div>(static_cast<double>(reduction.count)),
-                                reduction.sum_deviations(first, where), where);
-  const Tensor squares =
-      reduction.sum_squared_deviations(binary<Add>(first, distance, where), where);
+                                reduction.sum_deviations(first, false, where), where);
+  const Tensor squares = reduction.sum_deviations(binary<Add>(first, distance, where), true, where);
   const double divisor =
       static_cast<double>(std::max<std::int64_t>(0, reduction.count - correction));
   return unary(RightScalar<Div>(divisor), squares, where);
@@ -191,24 +175,14 @@ void check_correction(const char* operation, std::int64_t correction, Where wher
                 ": correction must not be negative; got ", correction);
 }
 
-struct Choice {
-  const char* operation;
-  void (*on_cpu)(const ReducePlan&, const Tensor& x, const Tensor& result);
-  void (*on_cuda)(const ReducePlan&, const Tensor& x, const Tensor& result, Where where);
-};
-constexpr Choice kMax = {"max", cpu::max, cuda::max}, kMin = {"min", cpu::min, cuda::min};
-
-Tensor choose(const Choice& choice, const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  const Reduction reduction(choice.operation, x, axes, x.dtype(where), where);
-  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where,
-                choice.operation, ": there must be an element to choose; got shape ", x.shape(),
-                " and axes ", axes);
-  if (x.numel() > 0) {
-    if (x.device().is_cuda())
-      choice.on_cuda(reduction.plan, reduction.x, reduction.result, where);
-    else
-      choice.on_cpu(reduction.plan, reduction.x, reduction.result);
-  }
+Tensor choose(const char* operation, bool largest, const Tensor& x, const Shape& axes, bool keepdim,
+              Where where) {
+  const Reduction reduction(operation, x, axes, x.dtype(where), where);
+  RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where, operation,
+                ": there must be an element to choose; got shape ", x.shape(), " and axes ", axes);
+  if (x.numel() > 0)
+    (x.device().is_cuda() ? cuda::extreme : cpu::extreme)(reduction.plan, reduction.x, largest,
+                                                          reduction.result, where);
   return reduction.shaped(keepdim, where);
 }
 
@@ -257,10 +231,9 @@ Tensor prod(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   const Reduction reduction("prod", cast(x, dtype, where), axes, dtype, where);
   if (x.numel() == 0)
     fill_(reduction.result, 1, where);
-  else if (x.device().is_cuda())
-    cuda::product(reduction.plan, reduction.x, reduction.result, where);
   else
-    cpu::product(reduction.plan, reduction.x, reduction.result);
+    (x.device().is_cuda() ? cuda::product : cpu::product)(reduction.plan, reduction.x,
+                                                          reduction.result, where);
   const Tensor y = reduction.shaped(keepdim, where);
   return is_floating(given) ? cast(y, given, where) : y;
 }
@@ -269,16 +242,16 @@ Tensor norm(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
   return root("norm", x, axes, keepdim, 0, where, [&](const Reduction& reduction) {
     const Tensor origin = empty_like(reduction.result, DType::float64, where);
     fill_(origin, 0, where);
-    return reduction.sum_squared_deviations(origin, where);
+    return reduction.sum_deviations(origin, true, where);
   });
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose(kMax, x, axes, keepdim, where);
+  return choose("max", true, x, axes, keepdim, where);
 }
 
 Tensor min(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose(kMin, x, axes, keepdim, where);
+  return choose("min", false, x, axes, keepdim, where);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {

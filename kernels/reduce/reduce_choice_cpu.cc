@@ -1,4 +1,3 @@
-#include "ringrad/kernels/reduce/reduce_cpu.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_units.h"
 
@@ -20,12 +19,8 @@ void choose(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
 
 }  // namespace
 
-void max(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
-  choose<reduce_ops::Max>(plan, x, result);
-}
-
-void min(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
-  choose<reduce_ops::Min>(plan, x, result);
+void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result, Where) {
+  largest ? choose<reduce_ops::Max>(plan, x, result) : choose<reduce_ops::Min>(plan, x, result);
 }
 
 }  // namespace ringrad::kernels::cpu

@@ -1,4 +1,3 @@
-#include "ringrad/kernels/reduce/reduce_cuda.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
 
@@ -17,12 +16,10 @@ void choose(const char* name, const ReducePlan& plan, const Tensor& x, const Ten
 
 }  // namespace
 
-void max(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
-  choose<reduce_ops::Max>("max", plan, x, result, where);
-}
-
-void min(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
-  choose<reduce_ops::Min>("min", plan, x, result, where);
+void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
+             Where where) {
+  largest ? choose<reduce_ops::Max>("max", plan, x, result, where)
+          : choose<reduce_ops::Min>("min", plan, x, result, where);
 }
 
 }  // namespace ringrad::kernels::cuda

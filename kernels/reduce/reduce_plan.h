@@ -1,4 +1,5 @@
-// ReducePlan: where in memory the elements of each result lie. Private to kernels/.
+// ReducePlan: where in memory the elements of each result lie; and what reduces by it. Private to
+// kernels/.
 //
 //     x      (B, C, H, W)      result (C), summed over B, H and W
 //
@@ -70,4 +71,38 @@ inline ReducePlan make_reduce_plan(std::int64_t outer, std::int64_t length, std:
   return plan;
 }
 
+// The loops and the kernels behind reduce.h.
+namespace cpu {
+
+/// result = sum x / divisor; integers are not divided.
+void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result,
+         Where where);
+
+/// result = the product of the elements.
+/// REQUIRES: x is float32, float64 or int64, and so is the result
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+
+/// result = sum of x - center, or of its square.
+/// REQUIRES: x is float32 or float64, center and result are float64 and have one layout
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
+                    const Tensor& result, Where where);
+
+/// result = the largest or smallest element; NaN if any element is NaN.
+void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
+             Where where);
+
+}  // namespace cpu
+
+namespace cuda {
+
+/// As their namesakes in cpu, for tensors on a GPU.
+void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result,
+         Where where);
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
+                    const Tensor& result, Where where);
+void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
+             Where where);
+
+}  // namespace cuda
 }  // namespace ringrad::kernels

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ringrad/kernels/reduce/reduce_cpu.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_units.h"
 
@@ -37,17 +37,15 @@ void store_integers(const ReducePlan& plan, const Tensor& x, const Tensor& resul
 template <template <class> class Op>
 void reduce_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
                        const Tensor& result) {
-  const auto run = [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     reduce<Op<T>>(plan, x.data<T>(), center.data<double>(),
                   Quotients<double>{result.data<double>(), 1});
-  };
-  x.dtype() == DType::float64 ? run.template operator()<double>()
-                              : run.template operator()<float>();
+  });
 }
 
 }  // namespace
 
-void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result) {
+void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& result, Where) {
   dispatch_dtype(x.dtype(), [&]<class T>() {
     if constexpr (is_floating(dtype_of<T>)) {
       reduce<Sum<T>>(plan, x.data<T>(), nullptr, Quotients<T>{result.data<T>(), divisor});
@@ -57,7 +55,7 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
   });
 }
 
-void product(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
+void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
   const auto run = [&]<class T>() {
     reduce<Product<T>>(plan, x.data<T>(), nullptr, Quotients<T>{result.data<T>(), 1});
   };
@@ -66,14 +64,10 @@ void product(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
   store_integers<Product<std::int64_t>>(plan, x, result);
 }
 
-void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                    const Tensor& result) {
-  reduce_deviations<SumDeviations>(plan, x, center, result);
-}
-
-void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            const Tensor& result) {
-  reduce_deviations<SumSquaredDeviations>(plan, x, center, result);
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
+                    const Tensor& result, Where) {
+  squared ? reduce_deviations<SumSquaredDeviations>(plan, x, center, result)
+          : reduce_deviations<SumDeviations>(plan, x, center, result);
 }
 
 }  // namespace ringrad::kernels::cpu

@@ -1,4 +1,4 @@
-#include "ringrad/kernels/reduce/reduce_cuda.h"
+#include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/reduce/reduce_ops.h"
 #include "ringrad/kernels/reduce/reduce_plan_cuda.cuh"
 
@@ -22,13 +22,11 @@ struct Deviations : Op<T> {
 template <template <class> class Op>
 void reduce_deviations(const char* name, const ReducePlan& plan, const Tensor& x,
                        const Tensor& center, const Tensor& result, Where where) {
-  const auto run = [&]<class T>() {
+  dispatch_math(x.dtype(), [&]<class T>() {
     reduce(name, plan, Deviations<Op, T>(center.device_data<double>(), plan.num_results),
            x.device_data<T>(), Quotient<double>{result.device_data<double>(), 1}, x.device(),
            where);
-  };
-  x.dtype() == DType::float64 ? run.template operator()<double>()
-                              : run.template operator()<float>();
+  });
 }
 
 }  // namespace
@@ -61,15 +59,13 @@ void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Wher
       Converted<std::uint64_t>{reinterpret_cast<std::uint64_t*>(result.raw_data())});
 }
 
-void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
+void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
                     const Tensor& result, Where where) {
-  reduce_deviations<reduce_ops::SumDeviations>("sum_deviations", plan, x, center, result, where);
-}
-
-void sum_squared_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center,
-                            const Tensor& result, Where where) {
-  reduce_deviations<reduce_ops::SumSquaredDeviations>("sum_squared_deviations", plan, x, center,
-                                                      result, where);
+  if (squared)
+    reduce_deviations<reduce_ops::SumSquaredDeviations>("sum_squared_deviations", plan, x, center,
+                                                        result, where);
+  else
+    reduce_deviations<reduce_ops::SumDeviations>("sum_deviations", plan, x, center, result, where);
 }
 
 }  // namespace ringrad::kernels::cuda

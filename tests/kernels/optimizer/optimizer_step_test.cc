@@ -7,7 +7,6 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/kernels/optimizer/adaptive_step.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/optimizer_step.h"
 #include "ringrad/tests/testing.h"
@@ -102,8 +101,8 @@ TEST(OptimizerStepTest, AdamAgreesWithReference) {
   }
 }
 
-// Formulas of adaptive_step.h; sizes cross a chunk of a thread, and tails of vectors. With `whole`
-// gradients are whole numbers.
+// Formulas of RMSprop, Adagrad and Lion; sizes cross a chunk of a thread, and tails of vectors.
+// With `whole` gradients are whole numbers.
 template <class Step, class Reference, class Run>
 void expect_formula(const Step& step, const Reference& reference, int num_states, Run run,
                     bool whole = false) {

@@ -1,4 +1,4 @@
-// The CPU passes of batch normalization over rows of channels. Private to batch_norm.cc.
+// The loops behind row_norm.h, group_norm.h and batch_norm.h. Private to kernels/norm.
 
 #pragma once
 
@@ -6,6 +6,33 @@
 #include <vector>
 
 namespace ringrad::kernels::cpu {
+
+/// kCentred: layer norm; else RMS norm, in which mean and bias are null. weight and bias: C values
+/// each, or null. mean and rstd: one value per row.
+template <bool kCentred, class T>
+void row_norm(std::int64_t rows, std::int64_t C, T eps, const T* x, const T* weight, const T* bias,
+              T* y, T* mean, T* rstd);
+
+/// grad_weight and grad_bias: C values each; RMS norm has no grad_bias.
+template <bool kCentred, class T>
+void row_norm_backward(std::int64_t rows, std::int64_t C, const T* x, const T* weight,
+                       const T* mean, const T* rstd, const T* grad_y, T* grad_x, T* grad_weight,
+                       T* grad_bias);
+
+/// x is (B, G, K, S) with K channels per group.
+struct Groups {
+  std::int64_t B, G, K, S;
+};
+
+/// weight and bias: G * K values each, or null. mean and rstd: one value per example and group.
+template <class T>
+void group_norm(const Groups& groups, T eps, const T* x, const T* weight, const T* bias, T* y,
+                T* mean, T* rstd);
+
+/// grad_weight and grad_bias: G * K values each.
+template <class T>
+void group_norm_backward(const Groups& groups, const T* x, const T* weight, const T* mean,
+                         const T* rstd, const T* grad_y, T* grad_x, T* grad_weight, T* grad_bias);
 
 /// n = rows * channels elements with the channels innermost, processed in stripes of whole rows:
 ///
