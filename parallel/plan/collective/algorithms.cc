@@ -7,13 +7,14 @@
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 #include "ringrad/parallel/plan/collective/halving_plan.h"
 #include "ringrad/parallel/plan/collective/hierarchical_plan.h"
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 #include "ringrad/parallel/plan/collective/tree_plan.h"
 
 namespace ringrad {
 namespace {
 
-using Make = CollectivePlan(int world_size, const PlanOptions& options);
+using Make = CollectivePlan(Collective collective, int world_size, const PlanOptions& options);
 
 struct Algorithm {
   Collective collective;
@@ -21,56 +22,43 @@ struct Algorithm {
   Make* make;
 };
 
-// Adapts the algorithms' arguments to PlanOptions.
-template <CollectivePlan (*planner)(WorldSize)>
-CollectivePlan plain(int n, const PlanOptions& options) {
-  return planner({n, options.only_rank});
-}
-template <CollectivePlan (*planner)(WorldSize, int)>
-CollectivePlan segmented(int n, const PlanOptions& options) {
-  return planner({n, options.only_rank}, options.segments);
-}
-template <CollectivePlan (*planner)(WorldSize, int)>
-CollectivePlan rooted(int n, const PlanOptions& options) {
-  return planner({n, options.only_rank}, options.root);
-}
-template <CollectivePlan (*planner)(WorldSize, int, int)>
-CollectivePlan rooted_segmented(int n, const PlanOptions& options) {
-  return planner({n, options.only_rank}, options.root, options.segments);
+// Adapts an algorithm's arguments to PlanOptions.
+template <auto kFunction>
+CollectivePlan made(Collective collective, int n, const PlanOptions& options) {
+  return call_planner(kFunction, collective, WorldSize(n, options.only_rank), options);
 }
 
 CollectivePlan hierarchical(int n, const PlanOptions& options) {
-  if (options.ranks_per_host < 1 || n % options.ranks_per_host != 0)
-    throw std::invalid_argument(
-        "hierarchical all_reduce: ranks per host must divide the world size; got " +
-        std::to_string(options.ranks_per_host) + " and " + std::to_string(n));
+  require(options.ranks_per_host >= 1 && n % options.ranks_per_host == 0,
+          "hierarchical all_reduce: ranks per host must divide the world size; got ",
+          options.ranks_per_host, " and ", n);
   return hierarchical_all_reduce(n / options.ranks_per_host, options.ranks_per_host,
                                  options.only_rank);
 }
 
 constexpr Algorithm kAlgorithms[] = {
-    {Collective::all_reduce, "two_shot", segmented<two_shot_all_reduce>},
-    {Collective::all_reduce, "one_shot", plain<one_shot_all_reduce>},
-    {Collective::all_reduce, "ring", segmented<ring_all_reduce>},
-    {Collective::all_reduce, "bidirectional_ring", plain<bidirectional_ring_all_reduce>},
-    {Collective::all_reduce, "halving_doubling", plain<halving_doubling_all_reduce>},
-    {Collective::all_reduce, "tree", segmented<tree_all_reduce>},
-    {Collective::all_reduce, "chain", segmented<chain_all_reduce>},
-    {Collective::all_reduce, "hierarchical", hierarchical},
-    {Collective::reduce_scatter, "direct", plain<direct_reduce_scatter>},
-    {Collective::reduce_scatter, "ring", plain<ring_reduce_scatter>},
-    {Collective::reduce_scatter, "halving", plain<halving_reduce_scatter>},
-    {Collective::all_gather, "direct", plain<direct_all_gather>},
-    {Collective::all_gather, "ring", plain<ring_all_gather>},
-    {Collective::all_gather, "doubling", plain<doubling_all_gather>},
-    {Collective::broadcast, "direct", rooted<direct_broadcast>},
-    {Collective::broadcast, "binomial", rooted<binomial_broadcast>},
-    {Collective::broadcast, "chain", rooted_segmented<chain_broadcast>},
-    {Collective::reduce, "direct", rooted<direct_reduce>},
-    {Collective::reduce, "two_shot", rooted<two_shot_reduce>},
-    {Collective::reduce, "binomial", rooted<binomial_reduce>},
-    {Collective::reduce, "chain", rooted_segmented<chain_reduce>},
-    {Collective::all_to_all, "pairwise", plain<pairwise_all_to_all>},
+    {Collective::all_reduce, "two_shot", made<two_shot_all_reduce>},
+    {Collective::all_reduce, "one_shot", made<one_shot_all_reduce>},
+    {Collective::all_reduce, "ring", made<ring_all_reduce>},
+    {Collective::all_reduce, "bidirectional_ring", made<bidirectional_ring_all_reduce>},
+    {Collective::all_reduce, "halving_doubling", made<halving_doubling_all_reduce>},
+    {Collective::all_reduce, "tree", made<tree_all_reduce>},
+    {Collective::all_reduce, "chain", made<chain_all_reduce>},
+    {Collective::all_reduce, "hierarchical", made<hierarchical>},
+    {Collective::reduce_scatter, "direct", made<direct_reduce_scatter>},
+    {Collective::reduce_scatter, "ring", made<ring_reduce_scatter>},
+    {Collective::reduce_scatter, "halving", made<halving_reduce_scatter>},
+    {Collective::all_gather, "direct", made<direct_all_gather>},
+    {Collective::all_gather, "ring", made<ring_all_gather>},
+    {Collective::all_gather, "doubling", made<doubling_all_gather>},
+    {Collective::broadcast, "direct", made<direct_broadcast>},
+    {Collective::broadcast, "binomial", made<binomial_broadcast>},
+    {Collective::broadcast, "chain", made<chain_broadcast>},
+    {Collective::reduce, "direct", made<direct_reduce>},
+    {Collective::reduce, "two_shot", made<two_shot_reduce>},
+    {Collective::reduce, "binomial", made<binomial_reduce>},
+    {Collective::reduce, "chain", made<chain_reduce>},
+    {Collective::all_to_all, "pairwise", made<pairwise_all_to_all>},
 };
 
 }  // namespace
@@ -79,12 +67,12 @@ CollectivePlan make_plan(Collective collective, std::string_view algorithm, int 
                          const PlanOptions& options) {
   for (const Algorithm& known : kAlgorithms)
     if (known.collective == collective && known.name == algorithm)
-      return known.make(world_size, options);
+      return known.make(collective, world_size, options);
   std::string names;
   for (const std::string& known : algorithm_names(collective))
     names += (names.empty() ? "" : ", ") + known;
-  throw std::invalid_argument(std::string(name(collective)) + ": the algorithm must be one of " +
-                              names + "; got '" + std::string(algorithm) + "'");
+  throw std::invalid_argument(text_of(name(collective), ": the algorithm must be one of ", names,
+                                      "; got '", algorithm, "'"));
 }
 
 Planner::Planner(std::string algorithm)

@@ -35,6 +35,12 @@ CollectivePlan make_plan(Collective collective, std::string_view algorithm, int 
 /// The names that make_plan knows for a collective.
 std::vector<std::string> algorithm_names(Collective collective);
 
+/// A function that makes plans from a world size, and what Planner says.
+template <class Function>
+concept MakesPlans =
+    std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
+    std::is_invocable_v<Function, int, int> || std::is_invocable_v<Function, int, int, int>;
+
 /// Makes the plans of a collective: by an algorithm's name, or by a function.
 ///
 ///     Planner p = "chain";
@@ -50,10 +56,8 @@ class Planner {
   Planner(const char* algorithm) : Planner(std::string(algorithm)) {}
   Planner(std::string algorithm);
 
-  template <class Function>
-  requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
-           std::is_invocable_v<Function, int, int> || std::is_invocable_v<Function, int, int, int>)
-      Planner(Function function);
+  template <MakesPlans Function>
+  Planner(Function function);
 
   /// False for a planner made by default or from nullptr, which makes no plans.
   explicit operator bool() const { return make_ != nullptr; }
@@ -69,26 +73,26 @@ class Planner {
   std::function<CollectivePlan(Collective, int, const PlanOptions&)> make_;
 };
 
-/// True for broadcast and reduce.
-constexpr bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
-}
-
 // Implementation details follow.
 
-template <class Function>
-requires(std::is_invocable_v<Function, int, PlanOptions> || std::is_invocable_v<Function, int> ||
-         std::is_invocable_v<Function, int, int> ||
-         std::is_invocable_v<Function, int, int, int>) Planner::Planner(Function function)
+/// What the function makes; `ranks` is an int or a WorldSize.
+template <class Function, class Ranks>
+CollectivePlan call_planner(const Function& function, Collective collective, Ranks ranks,
+                            const PlanOptions& options) {
+  if constexpr (std::is_invocable_v<Function, int, PlanOptions>)
+    return function(ranks, options);
+  else if constexpr (std::is_invocable_v<Function, int, int, int>)
+    return function(ranks, options.root, options.segments);
+  else if constexpr (std::is_invocable_v<Function, int, int>)
+    return function(ranks, has_root(collective) ? options.root : options.segments);
+  else
+    return function(ranks);
+}
+
+template <MakesPlans Function>
+Planner::Planner(Function function)
     : make_([function](Collective collective, int n, const PlanOptions& options) {
-        if constexpr (std::is_invocable_v<Function, int, PlanOptions>)
-          return function(n, options);
-        else if constexpr (std::is_invocable_v<Function, int, int, int>)
-          return function(n, options.root, options.segments);
-        else if constexpr (std::is_invocable_v<Function, int, int>)
-          return function(n, has_root(collective) ? options.root : options.segments);
-        else
-          return function(n);
+        return call_planner(function, collective, n, options);
       }) {}
 
 }  // namespace ringrad

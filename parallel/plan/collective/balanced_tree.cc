@@ -1,7 +1,8 @@
 #include "ringrad/parallel/plan/collective/balanced_tree.h"
 
 #include <bit>
-#include <numeric>
+
+#include "ringrad/parallel/plan/collective/collective_plan.h"
 
 namespace ringrad {
 
@@ -11,8 +12,7 @@ FoldedRanks::FoldedRanks(int world_size)
 
 std::vector<Join> balanced_tree(int world_size, int root) {
   std::vector<Join> joins;
-  std::vector<int> heads(world_size);
-  std::iota(heads.begin(), heads.end(), 0);
+  std::vector<int> heads = first_integers(world_size);
   int pairs = FoldedRanks(world_size).num_pairs;
   for (int round = 0; heads.size() > 1; ++round) {
     if (pairs == 0) pairs = static_cast<int>(heads.size()) / 2;

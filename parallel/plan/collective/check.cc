@@ -9,6 +9,7 @@
 #include "ringrad/parallel/plan/collective/chunk_table.h"
 #include "ringrad/parallel/plan/collective/happens_before.h"
 #include "ringrad/parallel/plan/collective/replay.h"
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/collective/symbolic_run.h"
 #include "ringrad/parallel/plan/collective/symmetric_proof.h"
 
@@ -17,13 +18,6 @@ namespace {
 
 using Verdict = std::optional<CounterExample>;
 using Value = SymbolicValues::Value;
-
-template <class... Parts>
-std::string text(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
-}
 
 class Proof {
  public:
@@ -55,7 +49,7 @@ class Proof {
   CounterExample at(PlanFault fault, int index, const Parts&... parts) const {
     const Step& step = plan_.steps[index];
     return {fault, step.rank, index, step.chunk,
-            text("step ", step.step, ", ", step, ": ", parts...)};
+            text_of("step ", step.step, ", ", step, ": ", parts...)};
   }
 
   bool is_rank(int rank) const { return rank >= 0 && rank < plan_.world_size; }
@@ -64,7 +58,7 @@ class Proof {
 
   Verdict check_header() const {
     const auto malformed = [](const auto&... parts) {
-      return CounterExample{PlanFault::malformed, -1, -1, -1, text(parts...)};
+      return CounterExample{PlanFault::malformed, -1, -1, -1, text_of(parts...)};
     };
     if (plan_.world_size < 1 || plan_.num_chunks < 1)
       return malformed("world size and number of chunks must be positive; got ", plan_.world_size,
@@ -140,7 +134,7 @@ class Proof {
     }
     return CounterExample{
         PlanFault::deadlock, plan_.steps[first].rank, first, plan_.steps[first].chunk,
-        text("with ", slots_, " slots per channel every rank must finish", who.str())};
+        text_of("with ", slots_, " slots per channel every rank must finish", who.str())};
   }
 
   // --- matching ---
@@ -205,8 +199,8 @@ class Proof {
         if (!wanted.empty())
           return CounterExample{
               PlanFault::wrong_result, rank, -1, chunk,
-              text("in the end rank ", rank, " must hold in chunk ", chunk, " ", wanted, "; got ",
-                   run.values().to_string(run.held(rank, chunk)))};
+              text_of("in the end rank ", rank, " must hold in chunk ", chunk, " ", wanted,
+                      "; got ", run.values().to_string(run.held(rank, chunk)))};
       }
     return {};
   }
@@ -218,19 +212,9 @@ class Proof {
     const auto exactly = [&](Value wanted) {
       return got == wanted ? "" : run.values().to_string(wanted);
     };
-    switch (plan_.collective) {
-      case Collective::all_reduce:
-      case Collective::reduce_scatter:
-      case Collective::reduce:
-        if (!run.values().is_complete(got)) return "every rank's contribution once";
-        return plan_.collective == Collective::all_reduce ? exactly(run.held(0, chunk)) : "";
-      case Collective::all_gather:
-      case Collective::all_to_all:
-        return exactly(run.values().leaf(owner(plan_, chunk)));
-      case Collective::broadcast:
-        break;
-    }
-    return exactly(run.values().leaf(plan_.root));
+    if (!adds(plan_.collective)) return exactly(run.values().leaf(contributor(plan_, chunk)));
+    if (!run.values().is_complete(got)) return "every rank's contribution once";
+    return plan_.collective == Collective::all_reduce ? exactly(run.held(0, chunk)) : "";
   }
 
   const CollectivePlan& plan_;
@@ -275,23 +259,9 @@ std::optional<CounterExample> plan_shape_check(const CollectivePlan& plan) {
 }
 
 const char* name(PlanFault fault) {
-  switch (fault) {
-    case PlanFault::malformed:
-      return "malformed";
-    case PlanFault::deadlock:
-      return "deadlock";
-    case PlanFault::unmatched:
-      return "unmatched";
-    case PlanFault::overwritten_read:
-      return "overwritten_read";
-    case PlanFault::no_value:
-      return "no_value";
-    case PlanFault::duplicate:
-      return "duplicate";
-    case PlanFault::wrong_result:
-      break;
-  }
-  return "wrong_result";
+  constexpr const char* kNames[] = {"malformed", "deadlock",  "unmatched",   "overwritten_read",
+                                    "no_value",  "duplicate", "wrong_result"};
+  return kNames[static_cast<std::size_t>(fault)];
 }
 
 std::ostream& operator<<(std::ostream& out, const CounterExample& example) {

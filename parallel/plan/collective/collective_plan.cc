@@ -3,49 +3,24 @@
 #include <algorithm>
 #include <numeric>
 #include <ostream>
-#include <stdexcept>
 #include <utility>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 
 std::vector<int> CollectivePlan::ranks() const {
   if (only_rank != kAllRanks) return {only_rank};
-  std::vector<int> all(static_cast<std::size_t>(world_size));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
-void CollectivePlan::send(int step, int rank, int chunk, int to) {
-  add({step, rank, StepOp::send, chunk, {to}});
-}
-
-void CollectivePlan::recv(int step, int rank, int chunk, int from) {
-  add({step, rank, StepOp::recv, chunk, {from}});
-}
-
-void CollectivePlan::recv_reduce(int step, int rank, int chunk, FewInts terms) {
-  add({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
-}
-
-void CollectivePlan::stage(int step, int rank, int chunk) {
-  add({step, rank, StepOp::stage, chunk, {}});
-}
-
-void CollectivePlan::send_staged(int step, int rank, int chunk, int to) {
-  add({step, rank, StepOp::send_staged, chunk, {to}});
+  return first_integers(world_size);
 }
 
 CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSize world_size,
                           int num_chunks) {
-  if (world_size < 1 || num_chunks < 1)
-    throw std::invalid_argument(algorithm + " " + name(collective) +
-                                ": ranks and chunks must be positive; got " +
-                                std::to_string(world_size) + " and " + std::to_string(num_chunks));
+  require(world_size >= 1 && num_chunks >= 1, algorithm, ' ', name(collective),
+          ": ranks and chunks must be positive; got ", int{world_size}, " and ", num_chunks);
   const int only = world_size.only_rank;
-  if (only != kAllRanks && (only < 0 || only >= world_size))
-    throw std::invalid_argument(algorithm + " " + name(collective) +
-                                ": the only rank must be one of " + std::to_string(world_size) +
-                                "; got " + std::to_string(only));
+  require(only == kAllRanks || (only >= 0 && only < world_size), algorithm, ' ', name(collective),
+          ": the only rank must be one of ", int{world_size}, "; got ", only);
   CollectivePlan plan;
   plan.collective = collective;
   plan.algorithm = std::move(algorithm);
@@ -58,10 +33,8 @@ CollectivePlan empty_plan(Collective collective, std::string algorithm, WorldSiz
 CollectivePlan empty_rooted_plan(Collective collective, std::string algorithm, WorldSize world_size,
                                  int root) {
   CollectivePlan plan = empty_plan(collective, std::move(algorithm), world_size);
-  if (root < 0 || root >= plan.world_size)
-    throw std::invalid_argument(plan.algorithm + " " + name(collective) +
-                                ": root must be a rank; got root " + std::to_string(root) +
-                                " and world size " + std::to_string(plan.world_size));
+  require(root >= 0 && root < plan.world_size, plan.algorithm, ' ', name(collective),
+          ": root must be a rank; got root ", root, " and world size ", plan.world_size);
   plan.root = root;
   return plan;
 }
@@ -87,19 +60,14 @@ int owner(const CollectivePlan& plan, int chunk) {
   return chunk / (plan.num_chunks / plan.world_size);
 }
 
+int contributor(const CollectivePlan& plan, int chunk) {
+  return plan.collective == Collective::broadcast ? plan.root : owner(plan, chunk);
+}
+
 bool is_promised(const CollectivePlan& plan, int rank, int chunk) {
-  switch (plan.collective) {
-    case Collective::reduce_scatter:
-      return owner(plan, chunk) == rank;
-    case Collective::reduce:
-      return rank == plan.root;
-    case Collective::all_to_all:
-      return chunk % plan.world_size == rank;
-    case Collective::all_reduce:
-    case Collective::all_gather:
-    case Collective::broadcast:
-      break;
-  }
+  if (plan.collective == Collective::reduce_scatter) return owner(plan, chunk) == rank;
+  if (plan.collective == Collective::reduce) return rank == plan.root;
+  if (plan.collective == Collective::all_to_all) return chunk % plan.world_size == rank;
   return true;
 }
 
@@ -107,6 +75,12 @@ std::int64_t chunk_size(const CollectivePlan& plan, int chunk, std::int64_t coun
   if (plan.collective == Collective::all_to_all)
     return chunk_range(count, plan.world_size, chunk % plan.world_size).size();
   return chunk_range(count, plan.num_chunks, chunk).size();
+}
+
+std::vector<int> first_integers(int count) {
+  std::vector<int> integers(static_cast<std::size_t>(count));
+  std::iota(integers.begin(), integers.end(), 0);
+  return integers;
 }
 
 int num_steps(const CollectivePlan& plan) {
@@ -134,37 +108,14 @@ int messages_sent(const CollectivePlan& plan, int rank) {
 }
 
 const char* name(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return "all_reduce";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::all_gather:
-      return "all_gather";
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::all_to_all:
-      break;
-  }
-  return "all_to_all";
+  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                    "broadcast",  "reduce",         "all_to_all"};
+  return kNames[static_cast<std::size_t>(collective)];
 }
 
 const char* name(StepOp op) {
-  switch (op) {
-    case StepOp::send:
-      return "send";
-    case StepOp::recv:
-      return "recv";
-    case StepOp::recv_reduce:
-      return "recv_reduce";
-    case StepOp::stage:
-      return "stage";
-    case StepOp::send_staged:
-      break;
-  }
-  return "send_staged";
+  constexpr const char* kNames[] = {"send", "recv", "recv_reduce", "stage", "send_staged"};
+  return kNames[static_cast<std::size_t>(op)];
 }
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
@@ -178,8 +129,7 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
 std::ostream& operator<<(std::ostream& out, const CollectivePlan& plan) {
   out << plan.algorithm << ' ' << name(plan.collective) << ": " << plan.world_size << " ranks, "
       << plan.num_chunks << " chunks, " << num_steps(plan) << " steps";
-  if (plan.collective == Collective::broadcast || plan.collective == Collective::reduce)
-    out << ", root " << plan.root;
+  if (has_root(plan.collective)) out << ", root " << plan.root;
   out << '\n';
   // A stable sort by slot keeps every rank's own order, which is what execution follows.
   std::vector<const Step*> by_slot;

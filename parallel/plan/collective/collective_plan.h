@@ -56,6 +56,17 @@ inline constexpr Collective kCollectives[] = {Collective::all_reduce, Collective
                                               Collective::all_gather, Collective::broadcast,
                                               Collective::reduce,     Collective::all_to_all};
 
+/// True for the collectives that add contributions.
+constexpr bool adds(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+
+/// True for broadcast and reduce.
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+
 enum class StepOp : std::uint8_t { send, recv, recv_reduce, stage, send_staged };
 
 constexpr bool is_send(StepOp op) { return op == StepOp::send || op == StepOp::send_staged; }
@@ -105,11 +116,17 @@ struct CollectivePlan {
     if (holds(step.rank)) steps.push_back(std::move(step));
   }
 
-  void send(int step, int rank, int chunk, int to);
-  void recv(int step, int rank, int chunk, int from);
-  void recv_reduce(int step, int rank, int chunk, FewInts terms);
-  void stage(int step, int rank, int chunk);
-  void send_staged(int step, int rank, int chunk, int to);
+  void send(int step, int rank, int chunk, int to) { add({step, rank, StepOp::send, chunk, {to}}); }
+  void recv(int step, int rank, int chunk, int from) {
+    add({step, rank, StepOp::recv, chunk, {from}});
+  }
+  void recv_reduce(int step, int rank, int chunk, FewInts terms) {
+    add({step, rank, StepOp::recv_reduce, chunk, std::move(terms)});
+  }
+  void stage(int step, int rank, int chunk) { add({step, rank, StepOp::stage, chunk, {}}); }
+  void send_staged(int step, int rank, int chunk, int to) {
+    add({step, rank, StepOp::send_staged, chunk, {to}});
+  }
 
   bool operator==(const CollectivePlan&) const = default;
 };
@@ -154,6 +171,9 @@ inline constexpr std::int64_t kChunkAlignment = 16;
 /// REQUIRES: num_chunks is a multiple of world_size
 int owner(const CollectivePlan& plan, int chunk);
 
+/// The rank whose contribution a chunk holds in the end, in a collective that does not add.
+int contributor(const CollectivePlan& plan, int chunk);
+
 /// True if the collective promises the chunk's final content on `rank`; otherwise that content is
 /// scratch.
 bool is_promised(const CollectivePlan& plan, int rank, int chunk);
@@ -161,6 +181,9 @@ bool is_promised(const CollectivePlan& plan, int rank, int chunk);
 /// The number of elements of a chunk for a buffer of `count` elements. In an all_to_all the buffer
 /// is the row of chunks that a rank begins with.
 std::int64_t chunk_size(const CollectivePlan& plan, int chunk, std::int64_t count);
+
+/// 0, 1, ..., count - 1.
+std::vector<int> first_integers(int count);
 
 /// Number of time slots.
 int num_steps(const CollectivePlan& plan);

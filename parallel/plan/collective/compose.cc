@@ -1,8 +1,8 @@
 #include "ringrad/parallel/plan/collective/compose.h"
 
 #include <algorithm>
-#include <numeric>
-#include <stdexcept>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 
@@ -26,14 +26,12 @@ void order_by_slot(CollectivePlan& plan) {
 }
 
 CollectivePlan pipelined(const CollectivePlan& one, int segments) {
-  if (segments < 1)
-    throw std::invalid_argument(one.algorithm + " " + name(one.collective) +
-                                ": segments must be positive; got " + std::to_string(segments));
+  require(segments >= 1, one.algorithm, ' ', name(one.collective),
+          ": segments must be positive; got ", segments);
   CollectivePlan plan = one;
   plan.steps.clear();
   plan.num_chunks = one.num_chunks * segments;
-  std::vector<int> ranks(one.world_size);
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> ranks = first_integers(one.world_size);
   for (int g = 0; g < segments; ++g)
     embed(plan, one, {.ranks = ranks, .first_chunk = g * one.num_chunks, .first_slot = g});
   order_by_slot(plan);

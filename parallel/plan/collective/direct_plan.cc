@@ -1,6 +1,5 @@
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 
-#include <numeric>
 #include <vector>
 
 namespace ringrad {
@@ -11,18 +10,13 @@ int ahead(const CollectivePlan& plan, int rank, int distance) {
   return (rank + distance) % plan.world_size;
 }
 
-std::vector<int> rank_order(const CollectivePlan& plan) {
-  std::vector<int> ranks(plan.world_size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 void shot_to_owners(CollectivePlan& plan, int slot, int segment) {
   const int n = plan.world_size;
   for (int r : plan.ranks())
     for (int d = 1; d < n; ++d)
       plan.send(slot, r, segment * n + ahead(plan, r, d), ahead(plan, r, d));
-  for (int r : plan.ranks()) plan.recv_reduce(slot, r, segment * n + r, rank_order(plan));
+  for (int r : plan.ranks())
+    plan.recv_reduce(slot, r, segment * n + r, first_integers(plan.world_size));
 }
 
 void shot_from_owners(CollectivePlan& plan, int slot, int segment) {
@@ -44,7 +38,7 @@ CollectivePlan one_shot_all_reduce(WorldSize world_size) {
   for (int r : plan.ranks()) {
     plan.stage(0, r, 0);
     for (int d = 1; d < world_size; ++d) plan.send_staged(0, r, 0, ahead(plan, r, d));
-    plan.recv_reduce(0, r, 0, rank_order(plan));
+    plan.recv_reduce(0, r, 0, first_integers(plan.world_size));
   }
   return plan;
 }
@@ -83,7 +77,7 @@ CollectivePlan direct_reduce(WorldSize world_size, int root) {
   CollectivePlan plan = empty_rooted_plan(Collective::reduce, "direct", world_size, root);
   if (world_size == 1) return plan;
   for (int d = 1; d < world_size; ++d) plan.send(0, ahead(plan, root, d), 0, root);
-  plan.recv_reduce(0, root, 0, rank_order(plan));
+  plan.recv_reduce(0, root, 0, first_integers(plan.world_size));
   return plan;
 }
 

@@ -108,7 +108,7 @@ CollectivePlan halving_doubling_all_reduce(WorldSize world_size) {
   CollectivePlan plan = empty_plan(Collective::all_reduce, "halving_doubling", world_size);
   const FoldedRanks nodes(world_size);
   plan.num_chunks = nodes.num_nodes;
-  const Chunks home = all_but(-1, plan.num_chunks);
+  const Chunks home = first_integers(plan.num_chunks);
   const auto everything = [&](int) { return home; };
   Phases phases(plan, nodes, home);
   phases.fold(everything, Way::halving);
@@ -122,7 +122,7 @@ CollectivePlan halving_reduce_scatter(WorldSize world_size) {
   CollectivePlan plan = empty_plan(Collective::reduce_scatter, "halving", world_size, world_size);
   const FoldedRanks nodes(world_size);
   Phases phases(plan, nodes, home_of_owners(nodes, world_size));
-  phases.fold([&](int) { return all_but(-1, world_size); }, Way::halving);
+  phases.fold([&](int) { return first_integers(world_size); }, Way::halving);
   phases.halve();
   phases.unfold([](int second) { return Chunks{second}; });
   return plan;

@@ -1,10 +1,10 @@
 #include "ringrad/parallel/plan/collective/hierarchical_plan.h"
 
-#include <stdexcept>
 #include <vector>
 
 #include "ringrad/parallel/plan/collective/compose.h"
 #include "ringrad/parallel/plan/collective/direct_plan.h"
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/collective/ring_plan.h"
 
 namespace ringrad {
@@ -20,10 +20,9 @@ std::vector<int> ranks_from(int first, int stride, int count) {
 }  // namespace
 
 CollectivePlan hierarchical_all_reduce(int hosts, int ranks_per_host, int only_rank) {
-  if (hosts < 1 || ranks_per_host < 1)
-    throw std::invalid_argument(
-        "hierarchical all_reduce: hosts and ranks per host must be positive; got " +
-        std::to_string(hosts) + " and " + std::to_string(ranks_per_host));
+  require(hosts >= 1 && ranks_per_host >= 1,
+          "hierarchical all_reduce: hosts and ranks per host must be positive; got ", hosts,
+          " and ", ranks_per_host);
   const int n = hosts * ranks_per_host;
   CollectivePlan plan = empty_plan(Collective::all_reduce, "hierarchical", {n, only_rank}, n);
   const bool is_whole = only_rank == kAllRanks;

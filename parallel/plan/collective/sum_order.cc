@@ -24,11 +24,6 @@ Value sum_in_order(SymbolicValues& values, int world_size, SumOrder order) {
   return sums[0];
 }
 
-bool adds(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce;
-}
-
 }  // namespace
 
 bool has_sum_order(const CollectivePlan& plan, SumOrder order) {
@@ -56,15 +51,8 @@ SumOrder sum_order(const CollectivePlan& plan) {
 }
 
 const char* name(SumOrder order) {
-  switch (order) {
-    case SumOrder::canonical:
-      return "canonical";
-    case SumOrder::tree:
-      return "tree";
-    case SumOrder::fast:
-      break;
-  }
-  return "fast";
+  constexpr const char* kNames[] = {"canonical", "tree", "fast"};
+  return kNames[static_cast<std::size_t>(order)];
 }
 
 }  // namespace ringrad

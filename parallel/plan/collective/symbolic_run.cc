@@ -14,43 +14,23 @@ SymbolicRun::SymbolicRun(const CollectivePlan& plan, const Replay& run)
 }
 
 SymbolicRun::Value SymbolicRun::input(int rank, int chunk) const {
-  const auto only_at = [&](int source) {
-    return rank == source ? values_.leaf(rank) : SymbolicValues::kNone;
-  };
-  switch (plan_.collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce:
-      return values_.leaf(rank);
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return only_at(owner(plan_, chunk));
-    case Collective::broadcast:
-      break;
-  }
-  return only_at(plan_.root);
+  const bool contributes = adds(plan_.collective) || rank == contributor(plan_, chunk);
+  return contributes ? values_.leaf(rank) : SymbolicValues::kNone;
 }
 
 std::optional<SymbolicRun::Fault> SymbolicRun::run_step(int index) {
   const Step& step = plan_.steps[index];
   const auto missing = [&](std::string text) { return Fault{index, false, std::move(text)}; };
-  switch (step.op) {
-    case StepOp::send:
-      if (held(step.rank, step.chunk) == SymbolicValues::kNone)
-        return missing("the chunk must have a value; got none yet");
-      return {};
-    case StepOp::stage:
-      if (held(step.rank, step.chunk) == SymbolicValues::kNone)
-        return missing("the chunk must have a value; got none yet");
-      staged_(step.rank, step.chunk) = held(step.rank, step.chunk);
-      return {};
-    case StepOp::send_staged:
-      if (staged(step.rank, step.chunk) == SymbolicValues::kNone)
-        return missing("a copy must have been staged; got none yet");
-      return {};
-    case StepOp::recv:
-    case StepOp::recv_reduce:
-      break;
+  if (step.op == StepOp::send_staged) {
+    if (staged(step.rank, step.chunk) == SymbolicValues::kNone)
+      return missing("a copy must have been staged; got none yet");
+    return {};
+  }
+  if (!is_receive(step.op)) {
+    const Value value = held(step.rank, step.chunk);
+    if (value == SymbolicValues::kNone) return missing("the chunk must have a value; got none yet");
+    if (step.op == StepOp::stage) staged_(step.rank, step.chunk) = value;
+    return {};
   }
   // Senders have a value, or the run would have ended earlier: only the rank's own term can lack
   // one.

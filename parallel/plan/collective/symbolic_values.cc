@@ -44,19 +44,14 @@ SymbolicValues::Value SymbolicValues::sum(Value a, Value b) {
   return next;
 }
 
-std::vector<int> SymbolicValues::counts(Value value) const {
-  std::vector<int> counts(static_cast<std::size_t>(world_size_), 0);
-  for (std::vector<Value> open{value}; !open.empty();) {
-    const Value next = open.back();
-    open.pop_back();
-    if (nodes_[next].left == kNone) {
-      ++counts[next];
-    } else {
-      open.push_back(nodes_[next].left);
-      open.push_back(nodes_[next].right);
-    }
+std::vector<int> SymbolicValues::contributors(Value value) const {
+  std::vector<int> ranks;
+  if (value == kNone) return ranks;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const std::uint64_t word = ranks_[static_cast<std::size_t>(value) * words_ + rank / kBits];
+    if (word >> rank % kBits & 1) ranks.push_back(rank);
   }
-  return counts;
+  return ranks;
 }
 
 bool SymbolicValues::is_complete(Value value) const {

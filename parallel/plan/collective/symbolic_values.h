@@ -29,8 +29,8 @@ class SymbolicValues {
   /// a + b. REQUIRES: neither is kNone
   Value sum(Value a, Value b);
 
-  /// How often each rank contributes: (world_size). REQUIRES: not kNone
-  std::vector<int> counts(Value value) const;
+  /// The ranks that contribute, in order; none for kNone.
+  std::vector<int> contributors(Value value) const;
 
   /// True if every rank's contribution occurs exactly once.
   bool is_complete(Value value) const;

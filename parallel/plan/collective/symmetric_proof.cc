@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -159,8 +158,7 @@ class SymmetricProof {
   }
 
   bool adds() {
-    sums_ = {{0}, std::vector<int>(plan_.world_size)};
-    std::iota(sums_[kSumInOrder].begin(), sums_[kSumInOrder].end(), 0);
+    sums_ = {{0}, first_integers(plan_.world_size)};
     held_.assign(plan_.num_chunks, {kContribution, 0});
     if (plan_.collective == Collective::all_gather)
       for (int chunk = 0; chunk < plan_.num_chunks; ++chunk)

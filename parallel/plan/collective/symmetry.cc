@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 
 namespace ringrad {
@@ -113,11 +112,7 @@ class Search {
 
   void compose(const Digits& digits, const std::vector<Renaming>& of_digits) {
     found_.to.resize(first_.world_size);
-    Renaming& none = found_.to[0];
-    none.ranks.resize(first_.world_size);
-    none.chunks.resize(first_.num_chunks);
-    std::iota(none.ranks.begin(), none.ranks.end(), 0);
-    std::iota(none.chunks.begin(), none.chunks.end(), 0);
+    found_.to[0] = {first_integers(first_.world_size), first_integers(first_.num_chunks)};
     for (std::size_t d = 0; d < digits.size(); ++d)
       for (int rank = digits[d].weight; rank < digits[d].weight * digits[d].base; ++rank)
         found_.to[rank] = after(of_digits[d], found_.to[rank - digits[d].weight]);

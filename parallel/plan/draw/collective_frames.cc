@@ -1,8 +1,6 @@
 #include "ringrad/parallel/plan/draw/collective_frames.h"
 
 #include <algorithm>
-#include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -15,30 +13,8 @@ namespace {
 // The contributions that the collective promises to a rank in a chunk.
 std::vector<int> promised_to(const CollectivePlan& plan, int rank, int chunk) {
   if (!is_promised(plan, rank, chunk)) return {};
-  switch (plan.collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce: {
-      std::vector<int> all(static_cast<std::size_t>(plan.world_size));
-      std::iota(all.begin(), all.end(), 0);
-      return all;
-    }
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return {owner(plan, chunk)};
-    case Collective::broadcast:
-      break;
-  }
-  return {plan.root};
-}
-
-std::vector<int> contributing(SymbolicRun& run, SymbolicRun::Value value) {
-  std::vector<int> ranks;
-  if (value == SymbolicValues::kNone) return ranks;
-  const std::vector<int> counts = run.values().counts(value);
-  for (std::size_t rank = 0; rank < counts.size(); ++rank)
-    if (counts[rank] > 0) ranks.push_back(static_cast<int>(rank));
-  return ranks;
+  if (adds(plan.collective)) return first_integers(plan.world_size);
+  return {contributor(plan, chunk)};
 }
 
 void add_messages(const CollectivePlan& plan, const Replay& run, int index,
@@ -55,27 +31,25 @@ void add_messages(const CollectivePlan& plan, const Replay& run, int index,
 std::optional<CounterExample> check_for_drawing(const CollectivePlan& plan) {
   auto fault = plan_check(plan);
   if (!fault || fault->fault != PlanFault::malformed) return fault;
-  std::ostringstream text;
-  text << "collective drawing: the plan must not be malformed; got " << fault->text;
-  throw std::invalid_argument(std::move(text).str());
+  throw std::invalid_argument("collective drawing: the plan must not be malformed; got " +
+                              fault->text);
 }
 
 }  // namespace
 
 CollectiveFrames collective_frames(const CollectivePlan& plan) {
   CollectiveFrames film{.frames = {}, .promised = {}, .fault = check_for_drawing(plan)};
-  const Replay run = replay(plan, 1);
-  SymbolicRun values(plan, run);
+  const Replay replayed = replay(plan, 1);
+  SymbolicRun run(plan, replayed);
   CollectiveFrame frame{.slot = -1, .messages = {}, .ranks = {}};
   for (int rank = 0; rank < plan.world_size; ++rank)
     for (int chunk = 0; chunk < plan.num_chunks; ++chunk) {
-      frame.ranks.push_back(contributing(values, values.input(rank, chunk)));
+      frame.ranks.push_back(run.values().contributors(run.input(rank, chunk)));
       film.promised.push_back(promised_to(plan, rank, chunk));
     }
   film.frames.push_back(frame);
 
-  std::vector<int> by_slot(plan.steps.size());
-  std::iota(by_slot.begin(), by_slot.end(), 0);
+  std::vector<int> by_slot = first_integers(static_cast<int>(plan.steps.size()));
   std::stable_sort(by_slot.begin(), by_slot.end(),
                    [&](int a, int b) { return plan.steps[a].step < plan.steps[b].step; });
   const bool fails_early = film.fault && film.fault->step_index >= 0;
@@ -84,11 +58,11 @@ CollectiveFrames collective_frames(const CollectivePlan& plan) {
     if (fails_early && frame.slot > plan.steps[film.fault->step_index].step) break;
     frame.messages.clear();
     for (; next != by_slot.end() && plan.steps[*next].step == frame.slot; ++next) {
-      add_messages(plan, run, *next, frame.messages);
+      add_messages(plan, replayed, *next, frame.messages);
       const auto& [slot, rank, op, chunk, peers] = plan.steps[*next];
-      if (values.made(*next) != SymbolicValues::kNone)
+      if (run.made(*next) != SymbolicValues::kNone)
         frame.ranks[static_cast<std::size_t>(rank) * plan.num_chunks + chunk] =
-            contributing(values, values.made(*next));
+            run.values().contributors(run.made(*next));
     }
     film.frames.push_back(frame);
   }

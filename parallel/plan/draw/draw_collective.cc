@@ -5,11 +5,11 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "ringrad/core/draw/svg.h"
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -185,9 +185,7 @@ class FilmStrip {
   }
 
   std::vector<std::string> lines_of_fault(double width) const {
-    std::ostringstream words;
-    words << "fails: " << *film_.fault;
-    std::istringstream in(words.str());
+    std::istringstream in(text_of("fails: ", *film_.fault));
     std::vector<std::string> lines(1);
     for (std::string word; in >> word;) {
       if (kCharacter * static_cast<double>(lines.back().size() + word.size()) > width)
@@ -207,19 +205,16 @@ class FilmStrip {
 }  // namespace
 
 CollectiveFrames frames_to_draw(const CollectivePlan& plan) {
-  if (plan.world_size > kMostDrawnRanks || plan.num_chunks > kMostDrawnChunks)
-    throw std::invalid_argument(
-        "collective drawing: there must be at most " + std::to_string(kMostDrawnRanks) +
-        " ranks and " + std::to_string(kMostDrawnChunks) + " chunks; got " +
-        std::to_string(plan.world_size) + " and " + std::to_string(plan.num_chunks));
+  require(plan.world_size <= kMostDrawnRanks && plan.num_chunks <= kMostDrawnChunks,
+          "collective drawing: there must be at most ", kMostDrawnRanks, " ranks and ",
+          kMostDrawnChunks, " chunks; got ", plan.world_size, " and ", plan.num_chunks);
   std::set<int> slots;
   for (const Step& step : plan.steps) slots.insert(step.step);
   const std::int64_t num_cells =
       std::int64_t{plan.world_size} * plan.num_chunks * (std::ssize(slots) + 1);
-  if (num_cells > kMostDrawnCells)
-    throw std::invalid_argument("collective drawing: ranks x chunks x time slots must be at most " +
-                                std::to_string(kMostDrawnCells) + "; got " +
-                                std::to_string(num_cells));
+  require(num_cells <= kMostDrawnCells,
+          "collective drawing: ranks x chunks x time slots must be at most ", kMostDrawnCells,
+          "; got ", num_cells);
   return collective_frames(plan);
 }
 

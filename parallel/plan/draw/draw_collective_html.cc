@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "ringrad/core/draw/svg.h"
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/draw/collective_page.h"
 #include "ringrad/parallel/plan/draw/draw_collective.h"
 
@@ -15,12 +15,6 @@ using Json = nlohmann::ordered_json;
 // Replaces a mark that occurs once in the page by `text`.
 void put(std::string& page, std::string_view mark, std::string_view text) {
   page.replace(page.find(mark), mark.size(), text);
-}
-
-std::string text_of(const CounterExample& fault) {
-  std::ostringstream out;
-  out << fault;
-  return std::move(out).str();
 }
 
 Json json_of(const CollectiveFrames& film, int world_size) {

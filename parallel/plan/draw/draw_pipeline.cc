@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <set>
-#include <stdexcept>
 
 #include "ringrad/core/draw/svg.h"
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -180,17 +180,14 @@ class Picture {
 };
 
 void check_stages(const PipelinePlan& plan) {
-  const auto fail = [](const std::string& text) {
-    throw std::invalid_argument("pipeline drawing: " + text);
-  };
-  if (plan.num_devices < 1 || plan.actions.size() != static_cast<std::size_t>(plan.num_devices))
-    fail("there must be a list of actions per device; got " + std::to_string(plan.actions.size()) +
-         " and " + std::to_string(plan.num_devices) + " devices");
+  require(
+      plan.num_devices >= 1 && plan.actions.size() == static_cast<std::size_t>(plan.num_devices),
+      "pipeline drawing: there must be a list of actions per device; got ", plan.actions.size(),
+      " and ", plan.num_devices, " devices");
   for (const auto& actions : plan.actions)
     for (const PipelineAction& action : actions)
-      if (action.stage < 0 || action.stage >= plan.num_stages)
-        fail("stages must be in [0, " + std::to_string(plan.num_stages) + "); got " +
-             std::to_string(action.stage));
+      require(action.stage >= 0 && action.stage < plan.num_stages,
+              "pipeline drawing: stages must be in [0, ", plan.num_stages, "); got ", action.stage);
 }
 
 }  // namespace

@@ -4,11 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <sstream>
-#include <stdexcept>
 #include <utility>
 
 #include "ringrad/parallel/plan/collective/check.h"
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/file/json_fields.h"
 #include "ringrad/parallel/plan/file/plan_json.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
@@ -18,18 +17,15 @@ namespace ringrad {
 namespace {
 
 template <class CounterExample>
-std::optional<std::string> text_of(const std::optional<CounterExample>& fault) {
-  if (!fault) return std::nullopt;
-  std::ostringstream text;
-  text << *fault;
-  return std::move(text).str();
+std::optional<std::string> text_of_fault(const std::optional<CounterExample>& fault) {
+  return fault ? std::optional(text_of(*fault)) : std::nullopt;
 }
 
 }  // namespace
 
 PlanFile read_plan_file(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw std::invalid_argument("plan: the file must be readable; got " + path);
+  require(file.is_open(), "plan: the file must be readable; got ", path);
   // One byte more than the parser accepts, so that it refuses a longer file, which may be endless.
   std::string text;
   std::array<char, 1 << 16> piece;
@@ -43,23 +39,15 @@ PlanFile read_plan_file(const std::string& path) {
 
 std::optional<std::string> fault_of(const CollectivePlan& plan) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
-  if (std::int64_t{plan.world_size} * plan.num_chunks > kMost)
-    throw std::invalid_argument("plan: ranks times chunks must be at most 4194304; got " +
-                                std::to_string(plan.world_size) + " and " +
-                                std::to_string(plan.num_chunks));
-  return text_of(plan_check(plan));
+  require(std::int64_t{plan.world_size} * plan.num_chunks <= kMost,
+          "plan: ranks times chunks must be at most ", kMost, "; got ", plan.world_size, " and ",
+          plan.num_chunks);
+  return text_of_fault(plan_check(plan));
 }
 
 std::optional<std::string> fault_of(const PipelinePlan& plan) {
-  return text_of(
+  return text_of_fault(
       pipeline_check(has_messages(plan) ? plan : with_messages(plan), plan.num_micro_batches));
-}
-
-bool has_messages(const PipelinePlan& plan) {
-  const auto is_message = [](const PipelineAction& action) { return !is_compute(action.op); };
-  return std::any_of(plan.actions.begin(), plan.actions.end(), [&](const auto& actions) {
-    return std::any_of(actions.begin(), actions.end(), is_message);
-  });
 }
 
 }  // namespace ringrad

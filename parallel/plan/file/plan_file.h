@@ -24,7 +24,4 @@ PlanFile read_plan_file(const std::string& path);
 std::optional<std::string> fault_of(const CollectivePlan& plan);
 std::optional<std::string> fault_of(const PipelinePlan& plan);
 
-/// True if the plan has actions that send or receive.
-bool has_messages(const PipelinePlan& plan);
-
 }  // namespace ringrad

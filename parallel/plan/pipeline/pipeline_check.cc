@@ -4,21 +4,14 @@
 #include <deque>
 #include <map>
 #include <ostream>
-#include <sstream>
-#include <stdexcept>
 #include <utility>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
 
 using enum PipelineOp;
-
-template <class... Parts>
-std::string text_of(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
-}
 
 // A run of the schedule, one action at a time.
 class Run {
@@ -62,23 +55,24 @@ class Run {
   }
   std::size_t& next() { return next_[static_cast<std::size_t>(device_)]; }
 
-  Outcome fail(PlanFault fault, const std::string& text) {
-    wrong_ = {fault, device_, static_cast<int>(next()),
-              text_of("device ", device_, ", action ", next(), ", ", list()[next()], ": ", text)};
+  template <class... Parts>
+  Outcome fail(PlanFault fault, const Parts&... parts) {
+    wrong_ = {
+        fault, device_, static_cast<int>(next()),
+        text_of("device ", device_, ", action ", next(), ", ", list()[next()], ": ", parts...)};
     return Outcome::wrong;
   }
 
   std::optional<PipelineCounterExample> check_shape() {
-    const auto malformed = [](int device, int index, const std::string& text) {
-      return PipelineCounterExample{PlanFault::malformed, device, index, text};
+    const auto malformed = [](int device, int index, const auto&... parts) {
+      return PipelineCounterExample{PlanFault::malformed, device, index, text_of(parts...)};
     };
     if (plan_.num_devices < 1 || plan_.num_micro_batches < 1 || plan_.num_stages < 1 ||
         plan_.num_stages % plan_.num_devices != 0 ||
         plan_.actions.size() != static_cast<std::size_t>(plan_.num_devices))
-      return malformed(
-          -1, -1,
-          text_of("stages must be a multiple of devices, each with a list; got ", plan_.num_stages,
-                  " stages, ", plan_.num_devices, " devices, ", plan_.actions.size(), " lists"));
+      return malformed(-1, -1, "stages must be a multiple of devices, each with a list; got ",
+                       plan_.num_stages, " stages, ", plan_.num_devices, " devices, ",
+                       plan_.actions.size(), " lists");
     for (int device = 0; device < plan_.num_devices; ++device) {
       const auto& actions = plan_.actions[static_cast<std::size_t>(device)];
       for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -86,9 +80,9 @@ class Run {
         if (stage < 0 || stage >= plan_.num_stages || micro_batch < 0 ||
             micro_batch >= plan_.num_micro_batches || plan_.device_of(stage) != device)
           return malformed(device, static_cast<int>(i),
-                           text_of("an action must be of a stage of its device and of a "
-                                   "micro-batch that exists; got ",
-                                   actions[i], " on device ", device));
+                           "an action must be of a stage of its device and of a micro-batch that "
+                           "exists; got ",
+                           actions[i], " on device ", device);
       }
     }
     return {};
@@ -173,8 +167,8 @@ class Run {
     if (messages.empty()) return Outcome::waits;
     if (messages.front() != what)
       return fail(PlanFault::unmatched,
-                  text_of("messages must be received in the order of sending; got that for stage ",
-                          messages.front().first, " micro-batch ", messages.front().second));
+                  "messages must be received in the order of sending; got that for stage ",
+                  messages.front().first, " micro-batch ", messages.front().second);
     messages.pop_front();
     has = true;
     return Outcome::done;
@@ -183,8 +177,8 @@ class Run {
   std::optional<PipelineCounterExample> check_progress() {
     for (device_ = 0; device_ < plan_.num_devices; ++device_)
       if (next() < list().size()) {
-        fail(PlanFault::deadlock, text_of("all actions must end with channels of ", slots_,
-                                          " messages; got one that waits forever"));
+        fail(PlanFault::deadlock, "all actions must end with channels of ", slots_,
+             " messages; got one that waits forever");
         return wrong_;
       }
     return {};
@@ -230,9 +224,9 @@ std::vector<std::int64_t> peak_kept_bytes(const PipelinePlan& plan,
   for (const auto& actions : plan.actions) {
     std::int64_t kept = 0, peak = 0;
     for (const auto& [op, stage, micro_batch] : actions) {
-      if (stage < 0 || static_cast<std::size_t>(stage) >= saved_bytes.size())
-        throw std::invalid_argument(text_of("pipeline: there must be bytes for each stage; got ",
-                                            saved_bytes.size(), " numbers and stage ", stage));
+      require(stage >= 0 && static_cast<std::size_t>(stage) < saved_bytes.size(),
+              "pipeline: there must be bytes for each stage; got ", saved_bytes.size(),
+              " numbers and stage ", stage);
       const std::int64_t bytes = saved_bytes[static_cast<std::size_t>(stage)];
       if (op == forward) kept += bytes;
       peak = std::max(peak, kept);

@@ -78,6 +78,9 @@ PipelinePlan empty_pipeline_plan(std::string schedule, int num_devices, int stag
 /// Throws: std::invalid_argument if the plan has messages already
 PipelinePlan with_messages(const PipelinePlan& plan);
 
+/// True if the plan has actions that send or receive.
+bool has_messages(const PipelinePlan& plan);
+
 const char* name(PipelineOp op);
 
 /// "forward stage 2 micro-batch 0"

@@ -1,7 +1,8 @@
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 
 #include <algorithm>
-#include <stdexcept>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -54,10 +55,9 @@ PipelinePlan one_forward_one_backward(int num_devices, int num_micro_batches) {
 PipelinePlan interleaved(int num_devices, int stages_per_device, int num_micro_batches) {
   const int p = num_devices, v = stages_per_device;
   PipelinePlan plan = empty_pipeline_plan("interleaved", p, v, num_micro_batches);
-  if (num_micro_batches % p != 0)
-    throw std::invalid_argument(
-        "pipeline: interleaved needs a multiple of devices as micro-batches; got " +
-        std::to_string(num_micro_batches) + " for " + std::to_string(p) + " devices");
+  require(num_micro_batches % p == 0,
+          "pipeline: interleaved needs a multiple of devices as micro-batches; got ",
+          num_micro_batches, " for ", p, " devices");
   for (int device = 0; device < p; ++device) {
     std::vector<Work> forwards, backwards;
     for (int group = 0; group < num_micro_batches / p; ++group)
@@ -148,14 +148,13 @@ bool takes_several_stages(const std::string& schedule) {
 
 PipelinePlan make_pipeline_plan(const std::string& schedule, int num_devices, int stages_per_device,
                                 int num_micro_batches) {
-  if (stages_per_device != 1 && !takes_several_stages(schedule))
-    throw std::invalid_argument("pipeline: only " + listed_names(false) +
-                                " has several stages per device; got " +
-                                std::to_string(stages_per_device) + " for " + schedule);
-  if (const Schedule* known = find_schedule(schedule))
-    return known->make(num_devices, stages_per_device, num_micro_batches);
-  throw std::invalid_argument("pipeline: the schedule must be one of " + listed_names(true) +
-                              "; got \"" + schedule + '"');
+  const Schedule* const known = find_schedule(schedule);
+  require(stages_per_device == 1 || takes_several_stages(schedule), "pipeline: only ",
+          listed_names(false), " has several stages per device; got ", stages_per_device, " for ",
+          schedule);
+  require(known, "pipeline: the schedule must be one of ", listed_names(true), "; got \"", schedule,
+          '"');
+  return known->make(num_devices, stages_per_device, num_micro_batches);
 }
 
 }  // namespace ringrad

@@ -1,6 +1,7 @@
 // The schedules: p devices, v stages on each, m micro-batches. The functions are pure, and their
-// plans have no messages yet: with_messages adds them. In the table a forward pass takes one unit
-// and a backward pass two, for p = 4, m = 8, v = 1:
+// plans have no messages yet: with_messages adds them. A unit is the time of a micro-batch's
+// forward pass through all stages of a device; its backward pass takes two. Lists are for p = 4,
+// m = 8, and interleaved's for v = 2:
 //
 //     schedule       bubble, units     kept per device     device 0
 //     gpipe          3 (p - 1)         m                   F0 ... F7 B0 ... B7
@@ -9,7 +10,7 @@
 //     zero_bubble      (p - 1)         p                   F0 F1 F2 F3 I0 W0 F4 I1 ...
 //
 // A bubble is time in which a device waits for others. The fraction of time lost to it is bubble /
-// (3 m v + bubble), in units of a stage.
+// (3 m + bubble).
 //
 // Papers: Huang et al. 2019, "GPipe", arXiv:1811.06965; Narayanan et al. 2021, "Efficient
 //         Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", arXiv:2104.04473

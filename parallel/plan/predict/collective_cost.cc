@@ -4,9 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "ringrad/parallel/plan/collective/algorithms.h"
+#include "ringrad/parallel/plan/collective/require.h"
+#include "ringrad/parallel/plan/predict/layer_cost.h"
 
 namespace ringrad {
 namespace {
@@ -22,15 +23,11 @@ double message_s(const LinkCost& link, double bytes) {
   return link.alpha_s + bytes * link.beta_s_per_byte;
 }
 
-// A message that some ranks send inside their host and others to another host.
-double slower_message_s(const CostModel& model, double bytes) {
-  return std::max(message_s(model.within_host, bytes), message_s(model.between_hosts, bytes));
-}
-
 double hop_s(int n, double bytes, const CostModel& model) {
   if (n <= model.ranks_per_host) return message_s(model.within_host, bytes);
   if (model.ranks_per_host == 1) return message_s(model.between_hosts, bytes);
-  return slower_message_s(model, bytes);
+  // Some ranks send inside their host, and others to another host.
+  return std::max(message_s(model.within_host, bytes), message_s(model.between_hosts, bytes));
 }
 
 double ring_s(int n, double S, const CostModel& model) {
@@ -81,18 +78,12 @@ double double_tree_s(int n, double S, const CostModel& model) {
 
 using Seconds = double(int n, double S, const CostModel& model);
 
-double hierarchical_s(int n, double S, const CostModel& model, Seconds* between) {
+template <Seconds* between>
+double hierarchical_s(int n, double S, const CostModel& model) {
   const int m = model.ranks_per_host;
   CostModel network = model;
   network.ranks_per_host = 1;
   return (m > 1 ? two_shot_s(m, S, model) : 0) + between(n / m, S / m, network);
-}
-
-double hierarchical_ring_s(int n, double S, const CostModel& model) {
-  return hierarchical_s(n, S, model, ring_s);
-}
-double hierarchical_tree_s(int n, double S, const CostModel& model) {
-  return hierarchical_s(n, S, model, double_tree_s);
 }
 
 enum class Needs { nothing, one_host, whole_hosts };
@@ -116,8 +107,8 @@ constexpr Formula kFormulas[] = {
     {"two_shot", two_shot_s, Needs::one_host},
     {"one_shot", one_shot_s, Needs::one_host},
     {"nccl_double_tree", double_tree_s},
-    {"hierarchical", hierarchical_ring_s, Needs::whole_hosts},
-    {"nccl_hierarchical_tree", hierarchical_tree_s, Needs::whole_hosts},
+    {"hierarchical", hierarchical_s<ring_s>, Needs::whole_hosts},
+    {"nccl_hierarchical_tree", hierarchical_s<double_tree_s>, Needs::whole_hosts},
 };
 
 // Null for an algorithm without one.
@@ -128,30 +119,27 @@ const Formula* formula_of(std::string_view algorithm) {
 }
 
 double simulated_s(std::string_view algorithm, int n, double bytes, const CostModel& model) {
-  if (n > kMostSimulated)
-    throw std::invalid_argument("all_reduce_seconds: without a formula there must be at most " +
-                                std::to_string(kMostSimulated) + " ranks; got " +
-                                std::to_string(n) + " for \"" + std::string(algorithm) + '"');
+  require(n <= kMostSimulated, "all_reduce_seconds: without a formula there must be at most ",
+          kMostSimulated, " ranks; got ", n, " for \"", algorithm, '"');
   const CollectivePlan plan =
       make_plan(Collective::all_reduce, algorithm, n, {.ranks_per_host = model.ranks_per_host});
   return predicted_seconds(plan, std::llround(bytes), model);
 }
 
 void check(int world_size, double bytes, const CostModel& model) {
-  if (world_size < 1 || !(bytes >= 0) || !std::isfinite(bytes))
+  if (world_size < 1 || !is_cost(bytes))
     throw std::invalid_argument(
-        "all_reduce_seconds: ranks must be positive and bytes not negative; got " +
-        std::to_string(world_size) + " and " + std::to_string(bytes));
+        text_of("all_reduce_seconds: ranks must be positive and bytes not negative; got ",
+                world_size, " and ", std::to_string(bytes)));
   for (const double figure :
        {model.within_host.alpha_s, model.within_host.beta_s_per_byte, model.between_hosts.alpha_s,
         model.between_hosts.beta_s_per_byte, model.gamma_s_per_byte})
-    if (!(figure >= 0) || !std::isfinite(figure))
+    if (!is_cost(figure))
       throw std::invalid_argument(
           "all_reduce_seconds: alpha, beta and gamma must not be negative; got " +
           std::to_string(figure));
-  if (model.ranks_per_host < 1)
-    throw std::invalid_argument("all_reduce_seconds: ranks per host must be positive; got " +
-                                std::to_string(model.ranks_per_host));
+  require(model.ranks_per_host >= 1, "all_reduce_seconds: ranks per host must be positive; got ",
+          model.ranks_per_host);
 }
 
 }  // namespace
@@ -168,12 +156,10 @@ double all_reduce_seconds(std::string_view algorithm, int world_size, double byt
   const Formula* formula = formula_of(algorithm);
   if (!formula) return simulated_s(algorithm, world_size, bytes, model);
   if (world_size == 1) return 0;
-  if (!formula->fits(world_size, model.ranks_per_host))
-    throw std::invalid_argument(
-        "all_reduce_seconds: " + std::string(algorithm) + " needs " +
-        (formula->needs == Needs::one_host ? "ranks of one host" : "several whole hosts") +
-        "; got " + std::to_string(world_size) + " ranks, " + std::to_string(model.ranks_per_host) +
-        " on a host");
+  require(formula->fits(world_size, model.ranks_per_host), "all_reduce_seconds: ", algorithm,
+          " needs ",
+          formula->needs == Needs::one_host ? "ranks of one host" : "several whole hosts", "; got ",
+          world_size, " ranks, ", model.ranks_per_host, " on a host");
   return formula->seconds(world_size, bytes, model);
 }
 
@@ -188,11 +174,9 @@ AllReduceChoice fastest_all_reduce(int world_size, double bytes, const CostModel
     const double seconds = all_reduce_seconds(algorithm, world_size, bytes, model);
     if (fastest.algorithm.empty() || seconds < fastest.seconds) fastest = {algorithm, seconds};
   }
-  if (fastest.algorithm.empty())
-    throw std::invalid_argument(
-        "fastest_all_reduce: an algorithm must fit the ranks; got none for " +
-        std::to_string(world_size) + " ranks, " + std::to_string(model.ranks_per_host) +
-        " on a host");
+  require(!fastest.algorithm.empty(),
+          "fastest_all_reduce: an algorithm must fit the ranks; got none for ", world_size,
+          " ranks, ", model.ranks_per_host, " on a host");
   return fastest;
 }
 

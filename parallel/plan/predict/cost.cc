@@ -9,6 +9,7 @@
 
 #include "ringrad/parallel/plan/collective/check.h"
 #include "ringrad/parallel/plan/collective/replay.h"
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -29,9 +30,8 @@ class Simulation {
       ranks_[plan.steps[i].rank].program.push_back(i);
     for (int chunk = 0; chunk < plan.num_chunks; ++chunk)
       chunk_bytes_.push_back(static_cast<double>(chunk_size(plan, chunk, bytes)));
-    if (!run_.finished)
-      throw std::invalid_argument("plan_timeline: the plan '" + plan.algorithm +
-                                  "' must be proved; got a deadlock");
+    require(run_.finished, "plan_timeline: the plan '", plan.algorithm,
+            "' must be proved; got a deadlock");
   }
 
   std::vector<StepTime> run() {
@@ -184,11 +184,9 @@ class Simulation {
 
 std::vector<StepTime> plan_timeline(const CollectivePlan& plan, std::int64_t bytes,
                                     const CostModel& model) {
-  if (bytes < 0 || model.slots < 1 || model.ranks_per_host < 1)
-    throw std::invalid_argument(
-        "plan_timeline: bytes must not be negative, slots and ranks per host positive; got " +
-        std::to_string(bytes) + ", " + std::to_string(model.slots) + " and " +
-        std::to_string(model.ranks_per_host));
+  require(bytes >= 0 && model.slots >= 1 && model.ranks_per_host >= 1,
+          "plan_timeline: bytes must not be negative, slots and ranks per host positive; got ",
+          bytes, ", ", model.slots, " and ", model.ranks_per_host);
   if (const auto fault = plan_shape_check(plan))
     throw std::invalid_argument("plan_timeline: " + fault->text);
   return Simulation(plan, bytes, model).run();

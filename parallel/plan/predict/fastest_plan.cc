@@ -1,8 +1,9 @@
 #include "ringrad/parallel/plan/predict/fastest_plan.h"
 
 #include <bit>
-#include <stdexcept>
 #include <utility>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -47,8 +48,7 @@ std::vector<PlanCandidate> in_sum_order(std::vector<PlanCandidate> candidates,
 
 CollectivePlan fastest_plan(Collective collective, int world_size, std::int64_t bytes,
                             const CostModel& model, std::span<const PlanCandidate> candidates) {
-  if (candidates.empty())
-    throw std::invalid_argument("fastest_plan: there must be a candidate; got none");
+  require(!candidates.empty(), "fastest_plan: there must be a candidate; got none");
   CollectivePlan fastest;
   double least = 0;
   bool is_first = true;

@@ -10,10 +10,10 @@
 //
 //     (N / b) alpha + b beta,     is least for     b = sqrt(N alpha / beta)
 //
-// The first bucket is smaller, so that communication begins soon. Neighbouring parameters may be
-// used at different times, for example if modules are registered in another order than they are
-// called. Buckets in arena order would then fill late, so make_buckets also takes the order of
-// arrival in the first pass.
+// The bucket that is cut first, at the end of the last arena, is smaller, so that communication
+// begins soon. Neighbouring parameters may be used at different times, for example if modules are
+// registered in another order than they are called. Buckets in arena order would then fill late, so
+// make_buckets also takes the order of arrival in the first pass.
 
 #pragma once
 

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
+
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -14,14 +15,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The largest value up to which a double holds every whole number, so that sums of bytes are exact.
 constexpr double kMostBytes = 9007199254740992;  // 2^53
-
-template <class... Parts>
-void require(bool condition, const Parts&... parts) {
-  if (condition) return;
-  std::ostringstream text;
-  (text << "partition: " << ... << parts);
-  throw std::invalid_argument(std::move(text).str());
-}
 
 // Prefix sums: sums[e] - sums[b] is the sum of what(layer) over [b, e).
 template <class What>
@@ -88,24 +81,25 @@ class Model {
 };
 
 void Model::check_options() const {
-  require(!layers_.empty(), "there must be layers; got none");
-  require(num_stages_ > 0, "there must be stages; got ", num_stages_);
-  require(options_.num_devices >= 0, "num_devices must not be negative; got ",
+  require(!layers_.empty(), "partition: there must be layers; got none");
+  require(num_stages_ > 0, "partition: there must be stages; got ", num_stages_);
+  require(options_.num_devices >= 0, "partition: num_devices must not be negative; got ",
           options_.num_devices);
-  require(num_stages_ % num_devices() == 0, "stages must be a multiple of devices; got ",
+  require(num_stages_ % num_devices() == 0, "partition: stages must be a multiple of devices; got ",
           num_stages_, " stages on ", num_devices(), " devices");
-  require(options_.num_micro_batches > 0, "num_micro_batches must be positive; got ",
+  require(options_.num_micro_batches > 0, "partition: num_micro_batches must be positive; got ",
           options_.num_micro_batches);
-  require(!options_.kept.empty(), "kept must say something of stage 0; got nothing");
+  require(!options_.kept.empty(), "partition: kept must say something of stage 0; got nothing");
   for (const int kept : options_.kept)
-    require(kept > 0, "a stage keeps at least one micro-batch; got kept = ", kept);
-  require(options_.memory_limit_bytes >= 0, "memory_limit_bytes must not be negative; got ",
-          options_.memory_limit_bytes);
-  require(is_cost(options_.state_per_parameter), "state_per_parameter must not be negative; got ",
+    require(kept > 0, "partition: a stage keeps at least one micro-batch; got kept = ", kept);
+  require(options_.memory_limit_bytes >= 0,
+          "partition: memory_limit_bytes must not be negative; got ", options_.memory_limit_bytes);
+  require(is_cost(options_.state_per_parameter),
+          "partition: state_per_parameter must not be negative; got ",
           options_.state_per_parameter);
   require(is_cost(options_.link.alpha_s) && is_cost(options_.link.beta_s_per_byte),
-          "alpha and beta of the link must not be negative; got ", options_.link.alpha_s, " and ",
-          options_.link.beta_s_per_byte);
+          "partition: alpha and beta of the link must not be negative; got ", options_.link.alpha_s,
+          " and ", options_.link.beta_s_per_byte);
 }
 
 void Model::check_layers() const {
@@ -113,17 +107,17 @@ void Model::check_layers() const {
   double bytes = 0;
   for (const LayerCost& layer : layers_) {
     for (const double seconds : {layer.forward_s, layer.backward_input_s, layer.backward_weight_s})
-      require(is_cost(seconds), "seconds must be finite and not negative; got ", seconds,
+      require(is_cost(seconds), "partition: seconds must be finite and not negative; got ", seconds,
               " of layer \"", layer.name, '"');
     for (const std::int64_t count : {layer.parameter_bytes, layer.output_bytes, layer.saved_bytes})
-      require(count >= 0, "bytes must not be negative; got ", count, " of layer \"", layer.name,
-              '"');
+      require(count >= 0, "partition: bytes must not be negative; got ", count, " of layer \"",
+              layer.name, '"');
     bytes += (2 + options_.state_per_parameter) * static_cast<double>(layer.parameter_bytes) +
              kept * (static_cast<double>(layer.saved_bytes) +
                      2 * static_cast<double>(layer.output_bytes));
   }
-  require(bytes * stages_per_device() < kMostBytes, "all bytes must be less than 2^53; got ",
-          bytes);
+  require(bytes * stages_per_device() < kMostBytes,
+          "partition: all bytes must be less than 2^53; got ", bytes);
 }
 
 // The places where a cut may be, and both ends.
@@ -132,8 +126,8 @@ std::vector<std::size_t> cut_places(const Model& model) {
   for (std::size_t i = 1; i < model.layers().size(); ++i)
     if (!model.layers()[i].joined) places.push_back(i);
   require(places.size() >= model.num_stages(),
-          "there must be a layer for each stage, joined layers counted as one; got ", places.size(),
-          " layers for ", model.num_stages(), " stages");
+          "partition: there must be a layer for each stage, joined layers counted as one; got ",
+          places.size(), " layers for ", model.num_stages(), " stages");
   places.push_back(model.layers().size());
   return places;
 }
@@ -245,15 +239,13 @@ std::string largest_of(const std::vector<StageCost>& stages) {
     return a.memory_bytes < b.memory_bytes;
   };
   const StageCost& largest = *std::max_element(stages.begin(), stages.end(), less);
-  std::ostringstream text;
-  text << "layers \"" << largest.first << "\" to \"" << largest.last << "\", which need "
-       << largest.memory_bytes << " bytes";
-  return std::move(text).str();
+  return text_of("layers \"", largest.first, "\" to \"", largest.last, "\", which need ",
+                 largest.memory_bytes, " bytes");
 }
 
 Partition in_memory(Partition partition) {
   const std::int64_t limit = partition.memory_limit_bytes, needs = partition.step.memory_bytes;
-  require(limit == 0 || needs <= limit, "stages must fit into ", limit,
+  require(limit == 0 || needs <= limit, "partition: stages must fit into ", limit,
           " bytes per device; got a device that needs ", needs, ", and ",
           largest_of(partition.stages));
   return partition;
@@ -268,12 +260,10 @@ std::string too_large(const Model& model) {
   std::int64_t largest = 0;
   for (const StageCost& stage : stages) largest = std::max(largest, stage.memory_bytes);
   const int v = model.stages_per_device();
-  std::ostringstream text;
-  text << "partition: " << model.num_stages() << " stages must fit into "
-       << model.options().memory_limit_bytes << " bytes per device; got at best "
-       << largest_of(stages) << "; the least limit is " << largest * v;
-  if (v > 1) text << ", with equal shares for the stages of a device";
-  return std::move(text).str();
+  return text_of("partition: ", model.num_stages(), " stages must fit into ",
+                 model.options().memory_limit_bytes, " bytes per device; got at best ",
+                 largest_of(stages), "; the least limit is ", largest * v,
+                 v > 1 ? ", with equal shares for the stages of a device" : "");
 }
 
 }  // namespace
@@ -304,12 +294,13 @@ std::size_t Partition::bottleneck() const {
 Partition partition_at(const std::vector<LayerCost>& layers, const std::vector<std::size_t>& starts,
                        const PartitionOptions& options) {
   const Model model(layers, static_cast<int>(starts.size()), options);
-  require(starts[0] == 0, "the first stage must start at layer 0; got ", starts[0]);
+  require(starts[0] == 0, "partition: the first stage must start at layer 0; got ", starts[0]);
   for (std::size_t stage = 0; stage < starts.size(); ++stage)
-    require(starts[stage] < end_of(model, starts, stage), "starts must grow and be less than ",
-            layers.size(), ", the number of layers; got ", starts[stage], " of stage ", stage);
+    require(starts[stage] < end_of(model, starts, stage),
+            "partition: starts must grow and be less than ", layers.size(),
+            ", the number of layers; got ", starts[stage], " of stage ", stage);
   for (std::size_t stage = 1; stage < starts.size(); ++stage)
-    require(!layers[starts[stage]].joined, "layer \"", layers[starts[stage]].name,
+    require(!layers[starts[stage]].joined, "partition: layer \"", layers[starts[stage]].name,
             "\" runs in one pass with the one before it; got a cut between them");
   return in_memory(describe(model, starts));
 }

@@ -9,17 +9,15 @@
 #include <algorithm>
 #include <iomanip>
 #include <ostream>
-#include <sstream>
 
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/predict/partition.h"
 
 namespace ringrad {
 namespace {
 
 std::string fixed(double value, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << value;
-  return std::move(text).str();
+  return text_of(std::fixed, std::setprecision(digits), value);
 }
 
 std::string bytes_text(std::int64_t bytes) {

@@ -9,6 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "ringrad/parallel/plan/collective/require.h"
+#include "ringrad/parallel/plan/predict/layer_cost.h"
+
 namespace ringrad {
 namespace {
 
@@ -43,31 +46,28 @@ double seconds_of(const PipelineAction& action, const PipelineCosts& costs) {
 void check(const PipelineCosts& costs) {
   for (const auto* stages : {&costs.forward_s, &costs.backward_input_s, &costs.backward_weight_s,
                              &costs.message_s, &costs.copy_s})
-    if (stages->empty() || std::any_of(stages->begin(), stages->end(),
-                                       [](double s) { return !(s >= 0) || !std::isfinite(s); }))
-      throw std::invalid_argument("pipeline: costs of stages and messages must not be negative");
-  if (costs.contention.empty() || std::any_of(costs.contention.begin(), costs.contention.end(),
-                                              [](double f) { return !(f >= 1) || std::isinf(f); }))
-    throw std::invalid_argument("pipeline: contention must be at least 1");
+    require(!stages->empty() && std::all_of(stages->begin(), stages->end(), is_cost),
+            "pipeline: costs of stages and messages must not be negative");
+  require(!costs.contention.empty() && std::all_of(costs.contention.begin(), costs.contention.end(),
+                                                   [](double f) { return f >= 1 && is_cost(f); }),
+          "pipeline: contention must be at least 1");
 }
 
 void check(const PipelinePlan& plan, const std::vector<std::vector<PipelineTimes::Span>>& spans) {
-  const auto fail = [](const std::string& text) {
-    throw std::invalid_argument("pipeline: " + text);
-  };
-  if (spans.size() != plan.actions.size())
-    fail("there must be spans for each device; got those of " + std::to_string(spans.size()) +
-         " devices and " + std::to_string(plan.actions.size()) + " devices");
+  require(spans.size() == plan.actions.size(),
+          "pipeline: there must be spans for each device; got those of ", spans.size(),
+          " devices and ", plan.actions.size(), " devices");
   for (std::size_t device = 0; device < spans.size(); ++device) {
-    const std::string of_device = " of device " + std::to_string(device);
-    if (spans[device].size() != plan.actions[device].size())
-      fail("every action must have a span; got " + std::to_string(spans[device].size()) +
-           " spans and " + std::to_string(plan.actions[device].size()) + " actions" + of_device);
+    require(spans[device].size() == plan.actions[device].size(),
+            "pipeline: every action must have a span; got ", spans[device].size(), " spans and ",
+            plan.actions[device].size(), " actions of device ", device);
     double before_s = 0;
     for (const auto& [start_s, end_s] : spans[device]) {
       if (!(before_s <= start_s && start_s <= end_s && std::isfinite(end_s)))
-        fail("spans must follow each other; got one from " + std::to_string(start_s) + " s to " +
-             std::to_string(end_s) + " s after " + std::to_string(before_s) + " s" + of_device);
+        throw std::invalid_argument(text_of("pipeline: spans must follow each other; got one from ",
+                                            std::to_string(start_s), " s to ",
+                                            std::to_string(end_s), " s after ",
+                                            std::to_string(before_s), " s of device ", device));
       before_s = end_s;
     }
   }
@@ -88,10 +88,10 @@ class Messages {
                   static_cast<std::size_t>(num_micro_batches_)) {}
 
   Message& operator()(PipelineOp receive, int stage, int micro_batch) {
-    if (stage < 0 || stage >= num_stages_ || micro_batch < 0 || micro_batch >= num_micro_batches_)
-      throw std::invalid_argument(
-          "pipeline: a message must be for a stage and of a micro-batch that exist; got stage " +
-          std::to_string(stage) + ", micro-batch " + std::to_string(micro_batch));
+    require(
+        stage >= 0 && stage < num_stages_ && micro_batch >= 0 && micro_batch < num_micro_batches_,
+        "pipeline: a message must be for a stage and of a micro-batch that exist; got stage ",
+        stage, ", micro-batch ", micro_batch);
     const std::size_t row = 2 * static_cast<std::size_t>(stage) + (receive == recv_gradient);
     return messages_[row * static_cast<std::size_t>(num_micro_batches_) +
                      static_cast<std::size_t>(micro_batch)];
@@ -121,9 +121,8 @@ class Run {
       arrives ? begin(event.device) : end(event);
     }
     for (std::size_t device = 0; device < plan.actions.size(); ++device)
-      if (spans_[device].size() < plan.actions[device].size())
-        throw std::invalid_argument("pipeline: the plan must run to its end; got device " +
-                                    std::to_string(device) + " that waits forever");
+      require(spans_[device].size() == plan.actions[device].size(),
+              "pipeline: the plan must run to its end; got device ", device, " that waits forever");
   }
 
   std::vector<std::vector<PipelineTimes::Span>> take_spans() { return std::move(spans_); }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <stdexcept>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
+#include "ringrad/parallel/plan/collective/require.h"
 
 namespace ringrad {
 namespace {
@@ -38,9 +38,8 @@ std::optional<int> hosts_of(const std::string& name) {
   int hosts = 0;
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, hosts);
-  if (error != std::errc() || stop != end || hosts < 1 || hosts > kMostHosts)
-    throw std::invalid_argument("topology: hosts:N must have N in [1, " +
-                                std::to_string(kMostHosts) + "]; got " + quoted_bytes(name));
+  require(error == std::errc() && stop == end && hosts >= 1 && hosts <= kMostHosts,
+          "topology: hosts:N must have N in [1, ", kMostHosts, "]; got ", quoted_bytes(name));
   return hosts;
 }
 
@@ -70,14 +69,13 @@ Topology named_topology(const std::string& name, int num_devices) {
     topology.links.ranks_per_host = std::max((num_devices + 1) / 2, 1);
   else if (name == "pcie4")
     topology.links.within_host = kPcie;
-  else if (name != "nvlink8")
-    throw std::invalid_argument(
-        "topology: the name must be nvlink8, pcie4, two_hosts or hosts:N; got " +
-        quoted_bytes(name));
-  if (num_devices < 1 || num_devices > most)
-    throw std::invalid_argument("topology: the number of devices must be in [1, " +
-                                std::to_string(most) + "] for " + name + "; got " +
-                                std::to_string(num_devices));
+  else
+    require(name == "nvlink8",
+            "topology: the name must be nvlink8, pcie4, two_hosts or hosts:N; got ",
+            quoted_bytes(name));
+  require(num_devices >= 1 && num_devices <= most,
+          "topology: the number of devices must be in [1, ", most, "] for ", name, "; got ",
+          num_devices);
   return topology;
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/plan/predict/collective_cost.h"
@@ -18,68 +18,62 @@ namespace {
 // The simulation uses about 400 bytes per forward pass.
 constexpr std::int64_t kMostForwardPasses = 1 << 22;
 
-void require(bool holds, const std::string& what, const std::string& got) {
-  if (!holds) throw std::invalid_argument("predict_step: " + what + "; got " + got);
-}
-
 void check_layers(const TrainingSetup& setup) {
-  require(!setup.layers.empty(), "there must be a layer", "none");
+  require(!setup.layers.empty(), "predict_step: there must be a layer; got none");
   for (const LayerCost& layer : setup.layers)
     require(is_cost(layer.forward_s) && is_cost(layer.backward_input_s) &&
                 is_cost(layer.backward_weight_s) && layer.parameter_bytes >= 0 &&
                 layer.output_bytes >= 0 && layer.saved_bytes >= 0,
-            "no cost of a layer may be negative", "layer \"" + layer.name + '"');
+            "predict_step: no cost of a layer may be negative; got layer \"", layer.name, '"');
 }
 
 void check_devices(const TrainingSetup& setup) {
-  const auto text = [](auto... numbers) {
-    std::string list;
-    ((list += (list.empty() ? "" : ", ") + std::to_string(numbers)), ...);
-    return list;
-  };
   const std::int64_t data = setup.data, pipeline = setup.pipeline, v = setup.stages_per_device,
                      m = setup.micro_batches;
-  require(data >= 1 && pipeline >= 1 && v >= 1 && m >= 1,
-          "data, pipeline, stages per device and micro-batches must be positive",
-          text(data, pipeline, v, m));
+  require(
+      data >= 1 && pipeline >= 1 && v >= 1 && m >= 1,
+      "predict_step: data, pipeline, stages per device and micro-batches must be positive; got ",
+      data, ", ", pipeline, ", ", v, ", ", m);
   require(data * pipeline <= std::numeric_limits<int>::max(),
-          "there must be at most 2^31 - 1 devices", text(data, pipeline));
+          "predict_step: there must be at most 2^31 - 1 devices; got ", data, ", ", pipeline);
   require(pipeline <= kMostForwardPasses / v / m,
-          "there must be at most 2^22 forward passes in a replica", text(pipeline, v, m));
+          "predict_step: there must be at most 2^22 forward passes in a replica; got ", pipeline,
+          ", ", v, ", ", m);
 }
 
 void check_starts(const TrainingSetup& setup) {
   const std::vector<std::size_t>& starts = setup.starts;
   const auto stages =
       static_cast<std::size_t>(setup.pipeline) * static_cast<std::size_t>(setup.stages_per_device);
-  require(starts.size() == stages, "`starts` must have a layer for every stage",
-          std::to_string(starts.size()) + " for " + std::to_string(stages));
+  require(starts.size() == stages, "predict_step: `starts` must have a layer for every stage; got ",
+          starts.size(), " for ", stages);
   for (std::size_t s = 0; s < stages; ++s)
     require(
         starts[s] < setup.layers.size() && (s == 0 ? starts[s] == 0 : starts[s] > starts[s - 1]),
-        "`starts` must begin with 0, grow, and stay below the number of layers",
-        std::to_string(starts[s]) + " for stage " + std::to_string(s) + " of " +
-            std::to_string(setup.layers.size()) + " layers");
+        "predict_step: `starts` must begin with 0, grow, and stay below the number of layers; got ",
+        starts[s], " for stage ", s, " of ", setup.layers.size(), " layers");
 }
 
 void check(const TrainingSetup& setup) {
   check_layers(setup);
   check_devices(setup);
   check_starts(setup);
-  require(setup.bucket_bytes >= 0, "the size of buckets must not be negative",
-          std::to_string(setup.bucket_bytes));
-  require(!setup.contention.empty(), "contention must be given", "none");
+  require(setup.bucket_bytes >= 0, "predict_step: the size of buckets must not be negative; got ",
+          setup.bucket_bytes);
+  require(!setup.contention.empty(), "predict_step: contention must be given; got none");
   for (const double factor : setup.contention)
-    require(std::isfinite(factor) && factor >= 1, "contention must be at least 1",
-            std::to_string(factor));
+    require(std::isfinite(factor) && factor >= 1,
+            "predict_step: contention must be at least 1; got ", std::to_string(factor));
   all_reduce_seconds("ring", 1, 0, setup.links);  // checks them
   for (const double figure :
        {setup.optimizer_s_per_byte, setup.state_bytes_per_byte, setup.other_s})
-    require(is_cost(figure), "the optimizer's and other costs must not be negative",
+    require(is_cost(figure),
+            "predict_step: the optimizer's and other costs must not be negative; got ",
             std::to_string(figure));
   if (setup.copies)
     for (const double figure : {setup.copies->alpha_s, setup.copies->beta_s_per_byte})
-      require(is_cost(figure), "copies must not cost less than nothing", std::to_string(figure));
+      require(is_cost(figure), "predict_step: copies must not cost less than nothing; got ",
+              std::to_string(figure));
 }
 
 // --- Neighbours --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 #include "ringrad/parallel/plan/predict/partition.h"
 
@@ -11,17 +12,16 @@ namespace ringrad {
 namespace {
 
 void check(const SplitQuestion& question) {
-  const auto require = [](bool holds, const std::string& what, const std::string& got) {
-    if (!holds) throw std::invalid_argument("predict_splits: " + what + "; got " + got);
-  };
-  require(question.devices >= 1, "devices must be positive", std::to_string(question.devices));
-  require(question.batch >= 1, "the batch must be positive", std::to_string(question.batch));
-  require(question.micro_batches >= 1, "micro-batches must be positive",
-          std::to_string(question.micro_batches));
-  require(question.interleaved_stages >= 1, "stages per device must be positive",
-          std::to_string(question.interleaved_stages));
-  require(question.memory_limit_bytes >= 0, "the memory of a device must not be negative",
-          std::to_string(question.memory_limit_bytes));
+  require(question.devices >= 1, "predict_splits: devices must be positive; got ",
+          question.devices);
+  require(question.batch >= 1, "predict_splits: the batch must be positive; got ", question.batch);
+  require(question.micro_batches >= 1, "predict_splits: micro-batches must be positive; got ",
+          question.micro_batches);
+  require(question.interleaved_stages >= 1,
+          "predict_splits: stages per device must be positive; got ", question.interleaved_stages);
+  require(question.memory_limit_bytes >= 0,
+          "predict_splits: the memory of a device must not be negative; got ",
+          question.memory_limit_bytes);
   for (const std::string& schedule : question.schedules) make_pipeline_plan(schedule, 1, 1, 1);
   TrainingSetup one_layer = question.common;
   one_layer.layers = {LayerCost()};
