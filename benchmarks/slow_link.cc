@@ -23,29 +23,15 @@ class SlowLink final : public Communicator {
 
  protected:
   void do_abort(const std::string& reason) noexcept override { comm_.abort(reason); }
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
-    const double n = world_size(), bytes = static_cast<double>(tensor.numel()) *
-                                           static_cast<double>(size_bytes(tensor.dtype()));
-    const std::chrono::duration<double> takes(latency_s_ + 2 * (n - 1) / n * bytes / bytes_per_s_);
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override {
     const auto begin = std::chrono::steady_clock::now();
-    comm_.all_reduce(tensor, op, where);
+    comm_.run(call, output, input, where);
+    if (call.op != CollectiveOp::all_reduce) return;
+    const double n = world_size(), bytes = static_cast<double>(output.numel()) *
+                                           static_cast<double>(size_bytes(output.dtype()));
+    const std::chrono::duration<double> takes(latency_s_ + 2 * (n - 1) / n * bytes / bytes_per_s_);
     std::this_thread::sleep_until(begin + takes);
-  }
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override {
-    comm_.reduce_scatter(output, input, op, where);
-  }
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
-    comm_.all_gather(output, input, where);
-  }
-  void do_broadcast(const Tensor& tensor, int root, Where where) override {
-    comm_.broadcast(tensor, root, where);
-  }
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
-    comm_.reduce(tensor, root, op, where);
-  }
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
-    comm_.all_to_all(output, input, where);
   }
   void do_meet(const CollectiveCall& call, Where where) override { comm_.meet_for(call, where); }
   void do_send(const Tensor& tensor, int to, Where where) override {

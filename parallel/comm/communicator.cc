@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "ringrad/core/transfer.h"
@@ -195,15 +196,26 @@ void Communicator::record(const CollectiveCall& call, Where where, Body body) {
   flight_->end(FlightRecord::State::finished);
 }
 
+void Communicator::run(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                       Where where) {
+  const bool is_root = rank_ == call.peer;
+  perform(call, where, [&] {
+    if (call.op != CollectiveOp::broadcast || !is_root) mark_changed(output, where);
+    const bool is_reached = reaches(output.device()) && reaches(input.device());
+    CollectiveCall reached = call;
+    if (!is_reached) reached.device = DeviceType::cpu;
+    const HostTensor out(output, is_reached, where);
+    std::optional<HostTensor> in;
+    if (!is_in_place(call.op)) in.emplace(input, is_reached, where);
+    do_collective(reached, out, in ? *in : out, where);
+    if (call.op != CollectiveOp::reduce || is_root) out.put_back(where);
+  });
+}
+
 void Communicator::all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
   check_target("all_reduce", tensor, where);
   check_reducible("all_reduce", tensor.dtype(), op, where);
-  perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&] {
-    mark_changed(tensor, where);
-    const HostTensor reached(tensor, reaches(tensor.device()), where);
-    do_all_reduce(reached, op, where);
-    reached.put_back(where);
-  });
+  run(call_of(CollectiveOp::all_reduce, tensor, op), tensor, tensor, where);
 }
 
 void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
@@ -211,59 +223,31 @@ void Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Red
   check_parts("reduce_scatter", input, output, *this, where);
   output.check_writable("reduce_scatter", where);
   check_reducible("reduce_scatter", input.dtype(), op, where);
-  perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&] {
-    mark_changed(output, where);
-    const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
-    do_reduce_scatter(out, in, op, where);
-    out.put_back(where);
-  });
+  run(call_of(CollectiveOp::reduce_scatter, input, op), output, input, where);
 }
 
 void Communicator::all_gather(const Tensor& output, const Tensor& input, Where where) {
   check_parts("all_gather", output, input, *this, where);
   output.check_writable("all_gather", where);
-  perform(call_of(CollectiveOp::all_gather, output), where, [&] {
-    mark_changed(output, where);
-    const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
-    do_all_gather(out, in, where);
-    out.put_back(where);
-  });
+  run(call_of(CollectiveOp::all_gather, output), output, input, where);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Where where) {
   check_target("broadcast", tensor, where);
   check_root("broadcast", root, world_size_, where);
-  perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where, [&] {
-    if (rank_ != root) mark_changed(tensor, where);
-    const HostTensor reached(tensor, reaches(tensor.device()), where);
-    do_broadcast(reached, root, where);
-    reached.put_back(where);
-  });
+  run(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), tensor, tensor, where);
 }
 
 void Communicator::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
   check_target("reduce", tensor, where);
   check_reducible("reduce", tensor.dtype(), op, where);
   check_root("reduce", root, world_size_, where);
-  perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&] {
-    mark_changed(tensor, where);
-    const HostTensor reached(tensor, reaches(tensor.device()), where);
-    do_reduce(reached, root, op, where);
-    if (rank_ == root) reached.put_back(where);
-  });
+  run(call_of(CollectiveOp::reduce, tensor, op, root), tensor, tensor, where);
 }
 
 void Communicator::all_to_all(const Tensor& output, const Tensor& input, Where where) {
   check_exchange(output, input, world_size_, where);
-  perform(call_of(CollectiveOp::all_to_all, input), where, [&] {
-    mark_changed(output, where);
-    const bool is_reached = reaches(output.device()) && reaches(input.device());
-    const HostTensor out(output, is_reached, where), in(input, is_reached, where);
-    do_all_to_all(out, in, where);
-    out.put_back(where);
-  });
+  run(call_of(CollectiveOp::all_to_all, input), output, input, where);
 }
 
 // The members of each color, in the order of their keys.
@@ -276,7 +260,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, Where wher
     const Tensor own = empty({2}, numbers, where), all = empty({world_size_, 2}, numbers, where);
     own.data<std::int64_t>()[0] = color;
     own.data<std::int64_t>()[1] = key;
-    record(call_of(CollectiveOp::all_gather, all), where, [&] { do_all_gather(all, own, where); });
+    const CollectiveCall call = call_of(CollectiveOp::all_gather, all);
+    record(call, where, [&] { do_collective(call, all, own, where); });
     const int number = num_splits_++;
     const std::int64_t* colors_and_keys = all.data<std::int64_t>();
     std::vector<int> ranks;

@@ -116,6 +116,11 @@ class Communicator {
   ///
   /// Throws: CollectiveError, and breaks the group, unless all ranks meet for the same call
   void meet_for(const CollectiveCall& call, Where where);
+  /// Runs a collective whose arguments have been checked. Those in place have one tensor, which is
+  /// `output` and `input`. For a communicator that is built on top of this one, too.
+  ///
+  /// Throws: CollectiveError; DeviceError as all_reduce
+  void run(const CollectiveCall& call, const Tensor& output, const Tensor& input, Where where);
 
   /// Sends to one rank. Returns when the tensor has been copied, or on a GPU when the copy is
   /// queued; this may be before the message is received. Messages from one rank to another arrive
@@ -182,13 +187,9 @@ class Communicator {
   virtual void do_abort(const std::string& reason) noexcept = 0;
 
   // A backend implements these. Arguments have been checked, and calls do not overlap.
-  virtual void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) = 0;
-  virtual void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                                 Where where) = 0;
-  virtual void do_all_gather(const Tensor& output, const Tensor& input, Where where) = 0;
-  virtual void do_broadcast(const Tensor& tensor, int root, Where where) = 0;
-  virtual void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) = 0;
-  virtual void do_all_to_all(const Tensor& output, const Tensor& input, Where where) = 0;
+  /// One call of a collective. Those in place (is_in_place) get one tensor twice.
+  virtual void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                             Where where) = 0;
   virtual void do_meet(const CollectiveCall& call,
                        Where where) = 0;  ///< an empty call is a barrier
   virtual void do_send(const Tensor& tensor, int to, Where where) = 0;

@@ -25,6 +25,15 @@ void check_options(int world_size, const GroupOptions& options, Where where) {
   check_record_folder(where);
 }
 
+std::map<Collective, Planner> planners_of(const GroupOptions& options) {
+  return {{Collective::all_reduce, options.all_reduce},
+          {Collective::reduce_scatter, options.reduce_scatter},
+          {Collective::all_gather, options.all_gather},
+          {Collective::broadcast, options.broadcast},
+          {Collective::reduce, options.reduce},
+          {Collective::all_to_all, options.all_to_all}};
+}
+
 std::chrono::nanoseconds longest_silence(const GroupOptions& options) {
   if (options.silence > options.silence.zero()) return options.silence;
   const std::chrono::nanoseconds least = options.verdict_time * 7 / 10;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -80,6 +81,9 @@ struct GroupOptions {
   /// which wrap around.
   std::uint64_t first_count = 0;
 };
+
+/// The planner of each collective.
+std::map<Collective, Planner> planners_of(const GroupOptions& options);
 
 /// How long a rank may be silent: `silence`, or its default, computed from the deadline.
 std::chrono::nanoseconds longest_silence(const GroupOptions& options);

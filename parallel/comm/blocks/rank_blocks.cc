@@ -9,7 +9,6 @@
 #include "ringrad/kernels/elementwise/elementwise.h"
 #include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/blocks/reduce_terms_cuda.h"
-#include "ringrad/parallel/comm/gather_values.h"
 #include "ringrad/parallel/plan/collective/balanced_tree.h"
 
 namespace ringrad {
@@ -93,6 +92,24 @@ void BlockCollectives::reduce_alone(const Tensor& x, ReduceOp op, Where where) c
   kernels::copy_(x, view::reshape(view::select(all, 0, 0), x.shape()), where);
 }
 
+void BlockCollectives::run(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                           Where where) const {
+  switch (call.op) {
+    case CollectiveOp::all_reduce:
+      return all_reduce(output, call.reduce, where);
+    case CollectiveOp::reduce:
+      return reduce(output, call.peer, call.reduce, where);
+    case CollectiveOp::reduce_scatter:
+      return reduce_scatter(output, input, call.reduce, where);
+    case CollectiveOp::all_gather:
+      return all_gather(output, input, where);
+    case CollectiveOp::broadcast:
+      return broadcast(output, call.peer, where);
+    default:
+      return all_to_all(output, input, where);
+  }
+}
+
 void BlockCollectives::all_reduce(const Tensor& tensor, ReduceOp op, Where where) const {
   with_carrier(tensor, op, where, [&](const Tensor& x, ReduceOp sum) {
     if (order_ == SumOrder::tree && !blocks_.are_subtrees) return reduce_alone(x, sum, where);
@@ -160,10 +177,6 @@ void BlockCollectives::all_to_all(const Tensor& output, const Tensor& input, Whe
   const Tensor all = empty({n, n, part}, {.dtype = input.dtype(), .device = input.device()}, where);
   all_gather(all, input, where);
   kernels::copy_(view::reshape(output, {n, part}), view::select(all, 1, blocks_.rank), where);
-}
-
-std::vector<CollectiveCall> BlockCollectives::calls(const CollectiveCall& own, Where where) const {
-  return gather_values(*this, blocks_.world_size(), own, where);
 }
 
 }  // namespace ringrad

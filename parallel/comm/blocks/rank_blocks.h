@@ -60,9 +60,9 @@ class BlockCollectives {
                    SumOrder order)
       : blocks_(blocks), local_(local), leaders_(leaders), order_(order) {}
 
-  /// The calls of all ranks, in rank order.
-  std::vector<CollectiveCall> calls(const CollectiveCall& own, Where where) const;
-
+  /// Any of those below. Collectives in place have one tensor, which is both.
+  void run(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+           Where where) const;
   void all_reduce(const Tensor& tensor, ReduceOp op, Where where) const;
   void reduce(const Tensor& tensor, int root, ReduceOp op, Where where) const;
   /// Costs as much as an all_reduce.

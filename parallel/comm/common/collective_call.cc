@@ -20,29 +20,10 @@ CollectiveCall call_of(CollectiveOp op, const Tensor& buffer, ReduceOp reduce, i
 }
 
 const char* name(CollectiveOp op) {
-  switch (op) {
-    case CollectiveOp::all_reduce:
-      return "all_reduce";
-    case CollectiveOp::reduce_scatter:
-      return "reduce_scatter";
-    case CollectiveOp::all_gather:
-      return "all_gather";
-    case CollectiveOp::broadcast:
-      return "broadcast";
-    case CollectiveOp::reduce:
-      return "reduce";
-    case CollectiveOp::all_to_all:
-      return "all_to_all";
-    case CollectiveOp::barrier:
-      return "barrier";
-    case CollectiveOp::send:
-      return "send";
-    case CollectiveOp::recv:
-      return "recv";
-    case CollectiveOp::links:
-      break;
-  }
-  return "links";
+  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                    "reduce",     "all_to_all",     "barrier",    "send",
+                                    "recv",       "links"};
+  return kNames[static_cast<std::size_t>(op)];
 }
 
 namespace {
@@ -50,9 +31,7 @@ namespace {
 std::ostream& print(std::ostream& out, const CollectiveCall& call, const RankNames& names) {
   out << name(call.op) << '(';
   if (call.op == CollectiveOp::barrier || call.op == CollectiveOp::links) return out << ')';
-  if (call.op == CollectiveOp::all_reduce || call.op == CollectiveOp::reduce_scatter ||
-      call.op == CollectiveOp::reduce)
-    out << call.reduce << ", ";
+  if (is_reduction(call.op)) out << call.reduce << ", ";
   out << call.dtype << ", " << call.count << " elements";
   if (call.device == DeviceType::cuda) out << " on cuda";
   if (call.op == CollectiveOp::broadcast || call.op == CollectiveOp::reduce)
@@ -73,6 +52,13 @@ std::ostream& operator<<(std::ostream& out, const Operation& operation) {
   const RankNames& names = operation.names ? *operation.names : own_numbers;
   return print(out, operation.call, names)
          << " #" << operation.sequence << " on rank " << names(operation.rank);
+}
+
+void throw_broken_group(const Operation& operation, int culprit, std::string_view failure) {
+  throw CollectiveError(
+      concat(operation, ": the group must be whole; got a failure of ",
+             culprit < 0 ? "an unknown rank" : concat("rank ", culprit), ": ", failure),
+      operation.where);
 }
 
 std::string list_calls(std::span<const CollectiveCall> calls, const RankNames& names,

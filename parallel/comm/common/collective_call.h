@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "ringrad/core/base/device.h"
@@ -32,6 +33,22 @@ enum class CollectiveOp : std::uint8_t {
   recv,
   links,
 };
+
+/// True for the collectives of one tensor, which is both their input and their output.
+constexpr bool is_in_place(CollectiveOp op) {
+  return op == CollectiveOp::all_reduce || op == CollectiveOp::broadcast ||
+         op == CollectiveOp::reduce;
+}
+
+/// True for the collectives that add up what the ranks give.
+constexpr bool is_reduction(CollectiveOp op) {
+  return op == CollectiveOp::all_reduce || op == CollectiveOp::reduce_scatter ||
+         op == CollectiveOp::reduce;
+}
+
+constexpr bool is_message(CollectiveOp op) {
+  return op == CollectiveOp::send || op == CollectiveOp::recv;
+}
 
 /// What a rank asked for. Fields that mean nothing to an operation keep their defaults.
 struct CollectiveCall {
@@ -79,6 +96,11 @@ struct Operation {
 /// "all_reduce(sum, float32, 8 elements) #3 on rank 0". Ranks are named by their numbers in the
 /// job.
 std::ostream& operator<<(std::ostream& out, const Operation& operation);
+
+/// Throws CollectiveError "all_reduce(...) #3 on rank 0: the group must be whole; got a failure of
+/// rank 2: it has died". `culprit` is a number in the job; negative: unknown.
+[[noreturn]] void throw_broken_group(const Operation& operation, int culprit,
+                                     std::string_view failure);
 
 /// Which ranks made which call: "all_reduce(...) on ranks 0, 2 and barrier() on rank 1". calls[i]
 /// is the call of ranks[i] or, without `ranks`, of rank i.

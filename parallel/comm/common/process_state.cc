@@ -3,10 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -15,40 +14,6 @@
 
 namespace ringrad {
 namespace {
-
-constexpr char kGone = 0, kUnknown = '?';
-
-struct Stat {
-  char state = kUnknown;
-  unsigned long long start = 0;  // in ticks since the machine started
-};
-
-// Of /proc/<number>/stat: "12 (name) S ...", where a name may hold anything. Takes no memory:
-// callers may have none.
-Stat stat_of(pid_t number) {
-  std::array<char, 32> path{};
-  std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(number));
-  const Descriptor file(open(path.data(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return {errno == ENOENT ? kGone : kUnknown, 0};
-  std::array<char, 1024> text{};
-  if (read(file.number(), text.data(), text.size() - 1) <= 0)
-    return {errno == ESRCH ? kGone : kUnknown, 0};
-  const char* field = std::strrchr(text.data(), ')');
-  if (field == nullptr || field[1] != ' ') return {};
-  field += 2;
-  Stat stat;
-  stat.state = *field;
-  constexpr int kFieldsToStart = 19;  // from the state, which is the third, to the 22nd
-  for (int i = 0; i < kFieldsToStart && field != nullptr; ++i) {
-    field = std::strchr(field, ' ');
-    if (field != nullptr) ++field;
-  }
-  if (field == nullptr) return {};
-  stat.start = std::strtoull(field, nullptr, 10);
-  return stat;
-}
-
-bool is_end(char state) { return state == kGone || state == 'Z' || state == 'X'; }
 
 const std::string& own_place() {
   static const std::string place = [] {
@@ -61,11 +26,35 @@ const std::string& own_place() {
 
 }  // namespace
 
+// "12 (name) S 1 ...", where a name may hold anything.
+ProcessStat process_stat(pid_t number) noexcept {
+  constexpr char kGone = 0, kUnknown = '?';
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(number));
+  const Descriptor file(open(path.data(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return {.state = errno == ENOENT ? kGone : kUnknown};
+  std::array<char, 1024> text{};
+  if (read(file.number(), text.data(), text.size() - 1) <= 0)
+    return {.state = errno == ESRCH ? kGone : kUnknown};
+  const char* const name = std::strchr(text.data(), '(');
+  const char* const end = std::strrchr(text.data(), ')');
+  ProcessStat stat;
+  // The state and the parent are fields 3 and 4, the start is field 22.
+  if (name == nullptr || end <= name ||
+      std::sscanf(
+          end, ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+          &stat.state, &stat.parent, &stat.start) != 3)
+    return {};
+  const auto length = std::min<std::size_t>(stat.name.size() - 1, end - name - 1);
+  std::copy_n(name + 1, length, stat.name.begin());
+  return stat;
+}
+
 ProcessState process_state(pid_t number) noexcept {
-  const char state = stat_of(number).state;
-  if (is_end(state)) return ProcessState::ended;
-  if (state == 't') return ProcessState::traced;
-  return state == 'T' ? ProcessState::stopped : ProcessState::running;
+  const ProcessStat stat = process_stat(number);
+  if (stat.has_ended()) return ProcessState::ended;
+  if (stat.state == 't') return ProcessState::traced;
+  return stat.state == 'T' ? ProcessState::stopped : ProcessState::running;
 }
 
 std::string process_place(const std::string& boot, const std::string& process_namespace) {
@@ -74,7 +63,7 @@ std::string process_place(const std::string& boot, const std::string& process_na
 
 std::string own_process_card() {
   return own_place() + ' ' + std::to_string(getpid()) + ' ' +
-         std::to_string(stat_of(getpid()).start);
+         std::to_string(process_stat(getpid()).start);
 }
 
 bool has_ended(const std::string& process_card) { return has_ended(process_card, own_place()); }
@@ -87,8 +76,8 @@ bool has_ended(const std::string& process_card, const std::string& own_place) {
   if (process_card.rfind(place, 0) != 0 ||
       std::sscanf(process_card.c_str() + place.size(), "%d %llu", &number, &start) != 2)
     return false;
-  const Stat now = stat_of(number);
-  return is_end(now.state) || (now.state != kUnknown && now.start != start);
+  const ProcessStat now = process_stat(number);
+  return now.has_ended() || (now.state != '?' && now.start != start);
 }
 
 }  // namespace ringrad

@@ -4,9 +4,23 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <string>
 
 namespace ringrad {
+
+/// What /proc/<number>/stat says.
+struct ProcessStat {
+  char state = '?';              ///< 'R', 'S', 'T', ...; '?': unknown; 0: no process has the number
+  pid_t parent = 0;              ///< 0: none, or unknown
+  unsigned long long start = 0;  ///< in ticks since the machine started
+  std::array<char, 64> name{};
+
+  bool has_ended() const { return state == 0 || state == 'Z' || state == 'X'; }
+};
+
+/// Takes no memory: callers may have none.
+ProcessStat process_stat(pid_t number) noexcept;
 
 enum class ProcessState {
   running,  ///< or sleeping, or unknown

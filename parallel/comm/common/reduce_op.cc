@@ -5,19 +5,8 @@
 namespace ringrad {
 
 const char* name(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::mean:
-      return "mean";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      break;
-  }
-  return "max";
+  constexpr const char* kNames[] = {"sum", "mean", "product", "min", "max"};
+  return kNames[static_cast<std::size_t>(op)];
 }
 
 std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << name(op); }

@@ -2,8 +2,6 @@
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/stream.h"
-#include "ringrad/parallel/comm/gpu/process_links.h"
-#include "ringrad/parallel/comm/gpu/thread_links.h"
 
 namespace ringrad {
 

@@ -24,9 +24,9 @@ namespace ringrad {
 
 class DeviceLinks {
  public:
-  /// A rank's events. The first ones are for collectives, and no collective needs more (plans of 64
-  /// ranks in 8 segments take 1017). Two follow for each message that may be in flight from or to
-  /// this rank (device_messages.h).
+  /// A rank's events. The first ones are for collectives: half of them for one, half for the next,
+  /// and no collective needs more (plans of 64 ranks in 8 segments take 1017). Two follow for each
+  /// message that may be in flight from or to this rank (device_messages.h).
   static constexpr std::size_t kCollectiveEvents = 2048;
   static constexpr std::size_t kEvents = kCollectiveEvents + 2 * kMaxRanks * MessageChannel::kSlots;
 
@@ -82,7 +82,9 @@ class DeviceLinks {
   static void prepare_mailbox(cuda::Mailbox* mailbox, Device device, KernelPeer& own, Where where);
 };
 
-/// The links of a rank with this GPU.
+/// The links of a rank with this GPU; they differ for ranks that are threads and processes.
+std::unique_ptr<DeviceLinks> link_threads(RankSession& session, Device device, Where where);
+std::unique_ptr<DeviceLinks> link_processes(RankSession& session, Device device, Where where);
 std::unique_ptr<DeviceLinks> link_devices(RankSession& session, Device device, Where where);
 
 }  // namespace ringrad

@@ -46,39 +46,34 @@ DeviceRunner::~DeviceRunner() {
 }
 
 // What another process has made can be opened only while that process lives. To CUDA its end is an
-// invalid handle; to the group it is a rank's failure. `check` throws if it knows of one.
+// invalid handle; to the group it is a rank's failure, which is thrown if it is known.
 // REQUIRES: this rank has not reported the error as its own (RankGroup::Inside)
-template <class Work, class Check>
-void DeviceRunner::reach_peers(Work work, Check check) {
+template <class Work>
+void DeviceRunner::reach_peers(const Operation& operation, Work work) {
   try {
     work();
   } catch (const CudaError&) {
     // A process that ends gives its handles back before others can see that it has ended.
     const auto end = Clock::now() + kLongestEnd;
     do {
-      check();
+      session_.group().report_deaths();
+      session_.group().check_whole(operation);
+      if (is_message(operation.call.op)) messages_->check_peer_lives(operation);
       std::this_thread::yield();
     } while (!session_.memory()->is_one_process() && Clock::now() < end);
     throw;
   }
 }
 
-void DeviceRunner::check_peers(const Operation& operation) {
-  session_.group().report_deaths();
-  session_.group().check_whole(operation);
-}
-
 void DeviceRunner::meet(Operation& operation) {
   watch_.claim();
   if (kernels_) return;
   try {
-    reach_peers(
-        [&] {
-          links_->meet(operation);
-          if (has_company()) shared_.emplace(device_);
-          kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
-        },
-        [&] { check_peers(operation); });
+    reach_peers(operation, [&] {
+      links_->meet(operation);
+      if (has_company()) shared_.emplace(device_);
+      kernels_.emplace(session_, *links_, device_, watch_.note(), operation.where);
+    });
     messages_.emplace(session_, *links_, device_);
   } catch (const std::exception& error) {
     session_.group().fail(error.what());  // the others may have met: there is no second time
@@ -175,20 +170,15 @@ DType DeviceRunner::carrier(DType dtype, const PlanPrograms& programs) const {
   return travels_wide ? carrier_dtype(dtype) : dtype;
 }
 
-void DeviceRunner::to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
-                              std::int64_t count, Where where) {
-  if (size_bytes(carrier) == size_bytes(dtype))
-    return copy(out, in, static_cast<std::size_t>(count) * size_bytes(dtype), where);
+void DeviceRunner::convert(DType from, const std::byte* in, DType to, std::byte* out,
+                           std::int64_t count, Where where) {
+  if (size_bytes(to) == size_bytes(from))
+    return copy(out, in, static_cast<std::size_t>(count) * size_bytes(from), where);
   const auto at = [&](const std::byte* p, DType type) {
     return from_memory(const_cast<std::byte*>(p), {count}, {.dtype = type, .device = device_},
                        nullptr, where);
   };
-  kernels::copy_(at(out, carrier), at(in, dtype), where);
-}
-
-void DeviceRunner::from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
-                                std::int64_t count, Where where) {
-  to_carrier(carrier, in, dtype, out, count, where);
+  kernels::copy_(at(out, to), at(in, from), where);
 }
 
 // --- Messages ---
@@ -197,11 +187,7 @@ void DeviceRunner::send(MessageChannel& channel, Operation& operation, const std
   refuse_while_capturing("a message", operation.where);
   watch_.claim();
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  reach_peers([&] { messages_->send(channel, operation, elements); },
-              [&] {
-                check_peers(operation);
-                messages_->check_peer_lives(operation);
-              });
+  reach_peers(operation, [&] { messages_->send(channel, operation, elements); });
   queued(operation, reached);
 }
 
@@ -214,11 +200,7 @@ void DeviceRunner::receive(MessageChannel& channel, const Operation& operation, 
                           ? tensor
                           : empty(tensor.shape(), {tensor.dtype(), device_}, operation.where);
   const Event reached(current_stream(device_), /*timing=*/false, operation.where);
-  reach_peers([&] { messages_->receive(channel, operation, sent, here.raw_data()); },
-              [&] {
-                check_peers(operation);
-                messages_->check_peer_lives(operation);
-              });
+  reach_peers(operation, [&] { messages_->receive(channel, operation, sent, here.raw_data()); });
   queued(operation, reached);
   if (device != device_)
     copy_bytes(tensor.raw_data(), device, here.raw_data(), device_, here.storage()->bytes(),
@@ -251,7 +233,7 @@ void DeviceRunner::run(const PlanPrograms& programs, Operation operation, PlanDa
   DeviceRun run(session_, *this, *links_, device_, copies_, num_runs_++, programs, operation, data);
   try {
     const RankGroup::Inside inside(session_.group(), operation);
-    reach_peers([&] { run.walk(); }, [&] { check_peers(operation); });
+    reach_peers(operation, [&] { run.walk(); });
     queued(operation, reached);
   } catch (...) {
     if (!run.settle()) has_given_up_ = true;

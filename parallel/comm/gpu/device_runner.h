@@ -81,10 +81,8 @@ class DeviceRunner final : public PlanRunner {
   void clear(std::byte* p, std::size_t bytes, Where where) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
   DType carrier(DType dtype, const PlanPrograms& programs) const override;
-  void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
-                  std::int64_t count, Where where) override;
-  void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
-                    std::int64_t count, Where where) override;
+  void convert(DType from, const std::byte* in, DType to, std::byte* out, std::int64_t count,
+               Where where) override;
   bool try_all_reduce(Operation& operation, std::byte* data) override;
   double seconds(const Operation& operation, const std::function<void()>& work) override;
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;
@@ -97,9 +95,8 @@ class DeviceRunner final : public PlanRunner {
     std::optional<std::chrono::steady_clock::time_point> since;
   };
 
-  template <class Work, class Check>
-  void reach_peers(Work work, Check check);
-  void check_peers(const Operation& operation);
+  template <class Work>
+  void reach_peers(const Operation& operation, Work work);
   bool has_company() const;
   void wait_until_messages_are_taken() noexcept;
   void queued(const Operation& operation, const Event& reached);

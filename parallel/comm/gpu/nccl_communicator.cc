@@ -25,40 +25,16 @@ using nccl::RedOp;
 using nccl::Result;
 
 DataType type_of(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return DataType::float64;
-    case DType::float16:
-      return DataType::float16;
-    case DType::bfloat16:
-      return DataType::bfloat16;
-    case DType::int32:
-      return DataType::int32;
-    case DType::int64:
-      return DataType::int64;
-    case DType::uint8:
-    case DType::bool_:
-      return DataType::uint8;
-    case DType::float32:
-      break;
-  }
-  return DataType::float32;
+  constexpr DataType kTypes[kNumDTypes] = {
+      DataType::float32, DataType::float64, DataType::float16, DataType::bfloat16,
+      DataType::int32,   DataType::int64,   DataType::uint8,   /*bool_*/ DataType::uint8};
+  return kTypes[static_cast<std::size_t>(dtype)];
 }
 
 RedOp op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::mean:
-      return RedOp::average;
-    case ReduceOp::product:
-      return RedOp::product;
-    case ReduceOp::min:
-      return RedOp::min;
-    case ReduceOp::max:
-      return RedOp::max;
-    case ReduceOp::sum:
-      break;
-  }
-  return RedOp::sum;
+  constexpr RedOp kOps[] = {RedOp::sum, /*mean*/ RedOp::average, RedOp::product, RedOp::min,
+                            RedOp::max};
+  return kOps[static_cast<std::size_t>(op)];
 }
 
 // --- What ranks tell each other through the host's group ---
@@ -158,13 +134,8 @@ class NcclCommunicator final : public Communicator {
     host_->abort(reason);
     session_->abort();
   }
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override;
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override;
-  void do_broadcast(const Tensor& tensor, int root, Where where) override;
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override;
   void do_meet(const CollectiveCall& call, Where where) override { host_->meet_for(call, where); }
   void do_send(const Tensor& tensor, int to, Where where) override {
     host_->send(tensor, to, where);
@@ -179,7 +150,9 @@ class NcclCommunicator final : public Communicator {
 
  private:
   void perform(const CollectiveCall& call, Where where, const NcclSession::Body& body);
-  void check_gpu(const char* operation, const Tensor& tensor, Where where) const;
+  Result queue(const CollectiveCall& call, const Tensor& output, const Tensor& input, Comm comm,
+               cudaStream_t on) const;
+  Result exchange(const Tensor& output, const Tensor& input, Comm comm, cudaStream_t on) const;
 
   const std::unique_ptr<Communicator> host_;
   const nccl::Functions nccl_;
@@ -189,11 +162,6 @@ class NcclCommunicator final : public Communicator {
   std::uint64_t num_calls_ = 0;
   const Unwinding unwinding_;
 };
-
-void NcclCommunicator::check_gpu(const char* operation, const Tensor& tensor, Where where) const {
-  RINGRAD_CHECK(tensor.device() == gpu_, DeviceError, where, operation, ": this rank works with ",
-                gpu_, " and its CPU; got a tensor on ", tensor.device());
-}
 
 // The ranks have made the same call before NCCL is given any of it.
 void NcclCommunicator::perform(const CollectiveCall& call, Where where,
@@ -213,79 +181,57 @@ void NcclCommunicator::perform(const CollectiveCall& call, Where where,
 
 // --- Collectives ---
 
-void NcclCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  if (tensor.device().is_cpu()) return host_->all_reduce(tensor, op, where);
-  check_gpu("all_reduce", tensor, where);
-  perform(call_of(CollectiveOp::all_reduce, tensor, op), where, [&](Comm comm, cudaStream_t on) {
-    return nccl_.all_reduce(tensor.raw_data(), tensor.raw_data(), tensor.numel(),
-                            type_of(tensor.dtype()), op_of(op), comm, on);
-  });
-}
-
-void NcclCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                                         Where where) {
+void NcclCommunicator::do_collective(const CollectiveCall& call, const Tensor& output,
+                                     const Tensor& input, Where where) {
   if (output.device().is_cpu() && input.device().is_cpu())
-    return host_->reduce_scatter(output, input, op, where);
-  check_gpu("reduce_scatter", output, where);
-  check_gpu("reduce_scatter", input, where);
-  perform(call_of(CollectiveOp::reduce_scatter, input, op), where, [&](Comm comm, cudaStream_t on) {
-    return nccl_.reduce_scatter(input.raw_data(), output.raw_data(), output.numel(),
-                                type_of(input.dtype()), op_of(op), comm, on);
-  });
+    return host_->run(call, output, input, where);
+  for (const Tensor* const tensor : {&output, &input})
+    RINGRAD_CHECK(tensor->device() == gpu_, DeviceError, where, name(call.op),
+                  ": this rank works with ", gpu_, " and its CPU; got a tensor on ",
+                  tensor->device());
+  perform(call, where,
+          [&](Comm comm, cudaStream_t on) { return queue(call, output, input, comm, on); });
 }
 
-void NcclCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
-  if (output.device().is_cpu() && input.device().is_cpu())
-    return host_->all_gather(output, input, where);
-  check_gpu("all_gather", output, where);
-  check_gpu("all_gather", input, where);
-  perform(call_of(CollectiveOp::all_gather, output), where, [&](Comm comm, cudaStream_t on) {
-    return nccl_.all_gather(input.raw_data(), output.raw_data(), input.numel(),
-                            type_of(input.dtype()), comm, on);
-  });
-}
-
-void NcclCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  if (tensor.device().is_cpu()) return host_->broadcast(tensor, root, where);
-  check_gpu("broadcast", tensor, where);
-  perform(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root), where,
-          [&](Comm comm, cudaStream_t on) {
-            return nccl_.broadcast(tensor.raw_data(), tensor.raw_data(), tensor.numel(),
-                                   type_of(tensor.dtype()), root, comm, on);
-          });
-}
-
-void NcclCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  if (tensor.device().is_cpu()) return host_->reduce(tensor, root, op, where);
-  check_gpu("reduce", tensor, where);
-  perform(call_of(CollectiveOp::reduce, tensor, op, root), where, [&](Comm comm, cudaStream_t on) {
-    return nccl_.reduce(tensor.raw_data(), tensor.raw_data(), tensor.numel(),
-                        type_of(tensor.dtype()), op_of(op), root, comm, on);
-  });
+Result NcclCommunicator::queue(const CollectiveCall& call, const Tensor& output,
+                               const Tensor& input, Comm comm, cudaStream_t on) const {
+  const void* const in = input.raw_data();
+  void* const out = output.raw_data();
+  const DataType type = type_of(call.dtype);
+  const RedOp op = op_of(call.reduce);
+  switch (call.op) {
+    case CollectiveOp::all_reduce:
+      return nccl_.all_reduce(in, out, call.count, type, op, comm, on);
+    case CollectiveOp::reduce_scatter:
+      return nccl_.reduce_scatter(in, out, output.numel(), type, op, comm, on);
+    case CollectiveOp::all_gather:
+      return nccl_.all_gather(in, out, input.numel(), type, comm, on);
+    case CollectiveOp::broadcast:
+      return nccl_.broadcast(in, out, call.count, type, call.peer, comm, on);
+    case CollectiveOp::reduce:
+      return nccl_.reduce(in, out, call.count, type, op, call.peer, comm, on);
+    default:
+      return exchange(output, input, comm, on);
+  }
 }
 
 // Messages between all pairs, which NCCL carries at the same time because they are one group of its
 // calls. The first failure counts, but a group that has begun is ended.
-void NcclCommunicator::do_all_to_all(const Tensor& output, const Tensor& input, Where where) {
-  if (output.device().is_cpu() && input.device().is_cpu())
-    return host_->all_to_all(output, input, where);
-  check_gpu("all_to_all", output, where);
-  check_gpu("all_to_all", input, where);
-  perform(call_of(CollectiveOp::all_to_all, input), where, [&](Comm comm, cudaStream_t on) {
-    const std::int64_t part = input.numel() / world_size();
-    const std::size_t bytes = static_cast<std::size_t>(part) * size_bytes(input.dtype());
-    const DataType type = type_of(input.dtype());
-    Result result = nccl_.group_start();
-    const auto also = [&](Result next) {
-      if (result == Result::success || result == Result::in_progress) result = next;
-    };
-    for (int r = 0; r < world_size(); ++r) {
-      also(nccl_.send(input.raw_data() + r * bytes, part, type, r, comm, on));
-      also(nccl_.recv(output.raw_data() + r * bytes, part, type, r, comm, on));
-    }
-    also(nccl_.group_end());
-    return result;
-  });
+Result NcclCommunicator::exchange(const Tensor& output, const Tensor& input, Comm comm,
+                                  cudaStream_t on) const {
+  const std::int64_t part = input.numel() / world_size();
+  const std::size_t bytes = static_cast<std::size_t>(part) * size_bytes(input.dtype());
+  const DataType type = type_of(input.dtype());
+  Result result = nccl_.group_start();
+  const auto also = [&](Result next) {
+    if (result == Result::success || result == Result::in_progress) result = next;
+  };
+  for (int r = 0; r < world_size(); ++r) {
+    also(nccl_.send(input.raw_data() + r * bytes, part, type, r, comm, on));
+    also(nccl_.recv(output.raw_data() + r * bytes, part, type, r, comm, on));
+  }
+  also(nccl_.group_end());
+  return result;
 }
 
 // --- Other groups of the same ranks ---

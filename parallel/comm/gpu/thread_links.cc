@@ -1,4 +1,5 @@
-#include "ringrad/parallel/comm/gpu/thread_links.h"
+// DeviceLinks of ranks that are threads of one process: memory and events have the same names for
+// all.
 
 #include <array>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/tensor.h"
+#include "ringrad/parallel/comm/gpu/device_links.h"
 
 namespace ringrad {
 namespace {

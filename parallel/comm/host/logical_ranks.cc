@@ -128,7 +128,6 @@ class LogicalCommunicator final : public BlockCommunicator {
   Failure fail(const Failure& failure) noexcept;
   Failure found_in(const CollectiveError& error) const;
   [[noreturn]] void throw_broken(const Operation& operation, const Failure& failure) const;
-  std::vector<int> heads_of_parts(int own, Where where) const;
 
   const RankBlocks blocks_;
   const std::shared_ptr<Site> site_;
@@ -192,17 +191,10 @@ Failure LogicalCommunicator::found_in(const CollectiveError& error) const {
 }
 
 void LogicalCommunicator::throw_broken(const Operation& operation, const Failure& failure) const {
-  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of rank ",
-                               rank_names()(failure.culprit), ": ", failure.text),
-                        operation.where);
+  throw_broken_group(operation, rank_names()(failure.culprit), failure.text);
 }
 
 // --- Groups of parts ---
-
-// The first rank of each rank's part, -1 for none.
-std::vector<int> LogicalCommunicator::heads_of_parts(int own, Where where) const {
-  return gather_values(by_block(), world_size(), own, where);
-}
 
 // A part has its own group of the physical ranks that it lies on. The thread that may call those
 // makes the groups of all parts, in one order everywhere.
@@ -213,7 +205,8 @@ std::unique_ptr<Communicator> LogicalCommunicator::do_split(const std::vector<in
   std::unique_ptr<Communicator> local;
   std::shared_ptr<Site> site;
   guarded({{}, rank(), num_calls_, where, {}, &rank_names()}, [&] {
-    const std::vector<int> heads = heads_of_parts(head, where);
+    // The first rank of each rank's part, -1 for none.
+    const std::vector<int> heads = gather_values(by_block(), world_size(), head, where);
     for (int part = 0; leads() && part < world_size(); ++part) {
       if (std::find(heads.begin(), heads.end(), part) == heads.end()) continue;
       const bool is_here = std::any_of(own_block().begin(), own_block().end(), [&](int r) {

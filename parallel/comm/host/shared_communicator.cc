@@ -69,32 +69,8 @@ class SharedCommunicator final : public Communicator {
     group_.fail(reason);
     if (DeviceRunner* const gpu = gpu_in_use_.load(std::memory_order_acquire)) gpu->abort();
   }
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override {
-    begin(call_of(CollectiveOp::all_reduce, tensor, op), &tensor, nullptr, where)
-        .all_reduce(tensor);
-  }
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override {
-    begin(call_of(CollectiveOp::reduce_scatter, input, op), &output, &input, where)
-        .reduce_scatter(output, input);
-  }
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override {
-    begin(call_of(CollectiveOp::all_gather, output), &output, &input, where)
-        .all_gather(output, input);
-  }
-  void do_broadcast(const Tensor& tensor, int root, Where where) override {
-    const bool is_root = rank() == root;
-    begin(call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root),
-          is_root ? nullptr : &tensor, is_root ? &tensor : nullptr, where)
-        .broadcast(tensor);
-  }
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override {
-    begin(call_of(CollectiveOp::reduce, tensor, op, root), &tensor, nullptr, where).reduce(tensor);
-  }
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override {
-    begin(call_of(CollectiveOp::all_to_all, input), &output, &input, where)
-        .all_to_all(output, input);
-  }
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override;
   void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
@@ -107,8 +83,6 @@ class SharedCommunicator final : public Communicator {
   bool reaches(const Device&) const override { return true; }
   void check_gpu();
   PlanRunner& runner_on(Device device, Where where);
-  PlanCollectives begin(const CollectiveCall& call, const Tensor* output, const Tensor* input,
-                        Where where);
   Operation message(CollectiveOp op, const Tensor& tensor, int peer, std::uint64_t sequence,
                     Where where);
   std::uintptr_t make_subgroup_shared(int num_ranks, Where where);
@@ -132,16 +106,17 @@ class SharedCommunicator final : public Communicator {
 
 // --- Collectives ---
 
-// `output` is what the call writes on this rank, and `input` what it reads besides, if anything.
-PlanCollectives SharedCommunicator::begin(const CollectiveCall& call, const Tensor* output,
-                                          const Tensor* input, Where where) {
+void SharedCommunicator::do_collective(const CollectiveCall& call, const Tensor& output,
+                                       const Tensor& input, Where where) {
   check_gpu();
   Operation operation = session_.begin(call, where);
-  if (output) operation.output = output->raw_data();
-  if (input) operation.input = input->raw_data();
-  PlanRunner& runner = runner_on((input ? input : output)->device(), where);
+  // What the call writes on this rank, and what it reads besides: a broadcast's root only reads.
+  const bool only_reads = call.op == CollectiveOp::broadcast && call.peer == rank();
+  if (!only_reads) operation.output = output.raw_data();
+  if (only_reads || !is_in_place(call.op)) operation.input = input.raw_data();
+  PlanRunner& runner = runner_on(input.device(), where);
   runner.meet(operation);
-  return {session_, runner, operation};
+  PlanCollectives(session_, runner, operation).run(output, input);
 }
 
 // What this rank's GPU gave up has left no result that others should get.
@@ -252,7 +227,7 @@ std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int
   const int size = static_cast<int>(ranks.size());
   own.data<std::int64_t>()[0] =
       is_maker ? static_cast<std::int64_t>(make_subgroup_shared(size, where)) : 0;
-  do_all_gather(all, own, where);
+  do_collective(call_of(CollectiveOp::all_gather, all), all, own, where);
   if (ranks.empty()) return nullptr;
   const auto shared = static_cast<std::uintptr_t>(all.data<std::int64_t>()[ranks[0]]);
   return make_subgroup(ranks, ranks[0], shared, name, where);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "ringrad/parallel/comm/job/child_process.h"
 #include "ringrad/parallel/comm/job/line_reader.h"
 #include "ringrad/parallel/comm/job/message_stream.h"
+#include "ringrad/parallel/comm/store/store_protocol.h"
 
 namespace ringrad {
 namespace {
@@ -238,13 +238,9 @@ AgentJob AgentJob::parse(std::string_view text, Where where) {
     return std::string(value);
   };
   const auto get_number = [&](std::int64_t least, std::int64_t most) {
-    const std::string value = get();
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    check(error == std::errc() && end == value.data() + value.size() && number >= least &&
-              number <= most,
-          "another number than it may hold");
-    return number;
+    const auto number = parse_number(get());
+    check(number && *number >= least && *number <= most, "another number than it may hold");
+    return *number;
   };
   constexpr std::int64_t kLongestPatience_ms = 24 * 3600 * 1000;
   AgentJob job;

@@ -13,8 +13,8 @@
 #include <iterator>
 #include <locale>
 #include <sstream>
-#include <vector>
 
+#include "ringrad/parallel/comm/common/process_state.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
 
 namespace ringrad {
@@ -24,36 +24,19 @@ constexpr std::size_t kMostFileBytes = 256;  // a port and a token
 
 // --- Whose job it is ---
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-struct Ancestor {
-  std::string parent = "0", start = "0";  // both 0 if there is no such process
-};
-
-// /proc/<process>/stat: the name may hold spaces and brackets; after it come the state, the parent,
-// and so on.
-Ancestor ancestor(const std::string& process) {
-  const std::string text = text_of("/proc/" + process + "/stat");
-  std::istringstream words(text.substr(std::min(text.size(), text.rfind(')') + 1)));
-  const std::vector<std::string> fields(std::istream_iterator<std::string>(words), {});
-  constexpr std::size_t kParent = 1, kStart = 19;
-  return fields.size() > kStart ? Ancestor{fields[kParent], fields[kStart]} : Ancestor{};
-}
-
 // The environment of another user's launcher cannot be read; and no launcher of this user has told
 // it a rank.
-bool is_told(const std::string& process, const std::string& variable) {
-  return ('\0' + text_of("/proc/" + process + "/environ")).find('\0' + variable + '=') !=
-         std::string::npos;
+bool is_told(pid_t process, const std::string& variable) {
+  std::ifstream file(concat("/proc/", process, "/environ"), std::ios::binary);
+  const std::string variables{std::istreambuf_iterator<char>(file), {}};
+  return ('\0' + variables).find('\0' + variable + '=') != std::string::npos;
 }
 
 std::string launcher_of(const RankEnvironment& job) {
-  std::string process = std::to_string(getppid());
-  while (process != "0" && is_told(process, job.rank_variable)) process = ancestor(process).parent;
-  return process + '-' + ancestor(process).start;
+  pid_t process = getppid();
+  while (process != 0 && is_told(process, job.rank_variable))
+    process = process_stat(process).parent;
+  return concat(process, '-', process_stat(process).start);
 }
 
 std::string process_namespace() {
@@ -143,7 +126,7 @@ void JobFile::remove_those_of_the_past() const {
     unsigned long long space = 0, process = 0, start = 0;
     if (std::sscanf(name.c_str(), "%llu-%llu-%llu-", &space, &process, &start) == 3 &&
         std::to_string(space) == process_namespace() &&
-        ancestor(std::to_string(process)).start != std::to_string(start))
+        process_stat(static_cast<pid_t>(process)).start != start)
       unlinkat(folder_.number(), name.c_str(), 0);
   }
 }

@@ -39,16 +39,18 @@ std::shared_ptr<const OutputFile> copy_of(int stream, const char* name) {
 }  // namespace
 
 JobOutput::JobOutput(std::string log_folder, Where where) : log_folder_(std::move(log_folder)) {
-  out_ = {std::make_shared<OutputWriter>(where), copy_of(STDOUT_FILENO, "stdout")};
-  err_ = {are_same_file(STDOUT_FILENO, STDERR_FILENO) ? out_.writer
-                                                      : std::make_shared<OutputWriter>(where),
+  const auto add_writer = [&] {
+    return writers_.emplace_back(std::make_shared<OutputWriter>(where));
+  };
+  out_ = {add_writer(), copy_of(STDOUT_FILENO, "stdout")};
+  err_ = {are_same_file(STDOUT_FILENO, STDERR_FILENO) ? out_.writer : add_writer(),
           copy_of(STDERR_FILENO, "stderr")};
   if (log_folder_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(log_folder_, error);
   RINGRAD_CHECK(!error, Error, where, "launch: the folder of --log-dir must be there; got ",
                 error.message(), " from ", log_folder_);
-  log_writer_ = std::make_unique<OutputWriter>(where);
+  log_writer_ = add_writer();
 }
 
 // They would be taken for files of this job. What cannot be removed stays.
@@ -94,15 +96,14 @@ void JobOutput::log(int rank, std::string text) {
 }
 
 std::size_t JobOutput::num_unwritten() const {
-  std::size_t num = out_.writer->num_unwritten();
-  if (err_.writer != out_.writer) num += err_.writer->num_unwritten();
-  if (log_writer_) num += log_writer_->num_unwritten();
+  std::size_t num = 0;
+  for (const auto& writer : writers_) num += writer->num_unwritten();
   return num;
 }
 
 void JobOutput::report_errors() {
-  for (OutputWriter* const writer : {out_.writer.get(), err_.writer.get(), log_writer_.get()})
-    if (const auto error = writer ? writer->take_error() : std::nullopt) {
+  for (const auto& writer : writers_)
+    if (const auto error = writer->take_error()) {
       has_lost_some_ = true;
       write(2, concat("ringrun: output must be writable; got ", *error, '\n'));
     }
@@ -127,9 +128,7 @@ int JobOutput::write_the_rest(const SignalReader& signals, bool is_interrupted) 
 
 std::vector<std::unique_lock<std::mutex>> JobOutput::lock() const {
   std::vector<std::unique_lock<std::mutex>> locks;
-  locks.push_back(out_.writer->lock());
-  if (err_.writer != out_.writer) locks.push_back(err_.writer->lock());
-  if (log_writer_) locks.push_back(log_writer_->lock());
+  for (const auto& writer : writers_) locks.push_back(writer->lock());
   return locks;
 }
 

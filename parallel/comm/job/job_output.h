@@ -65,7 +65,8 @@ class JobOutput {
 
   const std::string log_folder_;
   Console out_, err_;
-  std::unique_ptr<OutputWriter> log_writer_;             // null without a folder
+  std::shared_ptr<OutputWriter> log_writer_;             // null without a folder
+  std::vector<std::shared_ptr<OutputWriter>> writers_;   // each once
   std::vector<std::shared_ptr<const OutputFile>> logs_;  // (world_size), or empty
   bool has_lost_some_ = false;
 };

@@ -11,8 +11,8 @@
 // On each host an agent (agent.h) runs the ranks. On other hosts a remote shell starts the agent:
 // any command that takes a host, a program and its arguments, and forwards stdin, stdout and
 // stderr. There, ranks start in the folder of the same name, in the environment of that shell plus
-// the variables RINGRAD_* of this process. A host that cannot be reached, loses its connection, or
-// is silent for too long counts as failed, as a rank does.
+// the variables RINGRAD_* of this process, which come by stdin. A host that cannot be reached,
+// loses its connection, or is silent for too long counts as failed, as a rank does.
 //
 // The first rank that fails ends the job. The others get `grace` to end by themselves, as they do
 // when their collectives fail, then SIGTERM, then SIGKILL. No process outlives the job: a rank's

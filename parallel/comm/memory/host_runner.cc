@@ -46,14 +46,12 @@ void HostRunner::copy(std::byte* to, const std::byte* from, std::size_t bytes, W
 
 DType HostRunner::carrier(DType dtype, const PlanPrograms&) const { return carrier_dtype(dtype); }
 
-void HostRunner::to_carrier(DType dtype, const std::byte* in, DType, std::byte* out,
-                            std::int64_t count, Where) {
-  ringrad::to_carrier(dtype, in, out, count);
-}
-
-void HostRunner::from_carrier(DType, const std::byte* in, DType dtype, std::byte* out,
-                              std::int64_t count, Where) {
-  ringrad::from_carrier(dtype, in, out, count);
+void HostRunner::convert(DType from, const std::byte* in, DType to, std::byte* out,
+                         std::int64_t count, Where) {
+  if (to == carrier_dtype(from))
+    to_carrier(from, in, out, count);
+  else
+    from_carrier(to, in, out, count);
 }
 
 // --- Without a plan ---
@@ -66,7 +64,7 @@ bool HostRunner::try_all_reduce(Operation& operation, std::byte* data) {
       call.count > static_cast<std::int64_t>(RankGroup::kEagerBytes / size_bytes(carrier)))
     return false;
   const TraceSpan span("eager", "collective", [&] { return trace_args(operation); });
-  ringrad::to_carrier(call.dtype, data, group_.next_eager(), call.count);
+  to_carrier(call.dtype, data, group_.next_eager(), call.count);
   session_.enter(operation, {}, session_.reserve(0), 0);
   terms_.clear();
   for (int r = 0; r < session_.world_size(); ++r) terms_.push_back(group_.eager_of(r));
@@ -80,7 +78,7 @@ bool HostRunner::try_all_reduce(Operation& operation, std::byte* data) {
   results_.assign(1, sum.data());
   reduce_terms(carrier, call.reduce, terms_, results_,
                static_cast<std::int64_t>(padded / size_bytes(carrier)), session_.world_size());
-  ringrad::from_carrier(call.dtype, sum.data(), data, call.count);
+  from_carrier(call.dtype, sum.data(), data, call.count);
   return true;
 }
 

@@ -31,10 +31,8 @@ class HostRunner final : public PlanRunner {
   void clear(std::byte* p, std::size_t bytes, Where where) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, Where where) override;
   DType carrier(DType dtype, const PlanPrograms& programs) const override;
-  void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
-                  std::int64_t count, Where where) override;
-  void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
-                    std::int64_t count, Where where) override;
+  void convert(DType from, const std::byte* in, DType to, std::byte* out, std::int64_t count,
+               Where where) override;
   bool try_all_reduce(Operation& operation, std::byte* data) override;
   double seconds(const Operation& operation, const std::function<void()>& work) override;
   void run(const PlanPrograms& programs, Operation operation, PlanData data) override;

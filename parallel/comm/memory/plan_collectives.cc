@@ -46,25 +46,44 @@ class PlanCollectives::SharedBuffer {
   std::shared_ptr<std::byte> place_;
 };
 
-// The ranks' plan for a buffer of `count` elements.
-const PlanPrograms& PlanCollectives::programs(Collective collective, std::int64_t count,
-                                              DType dtype) {
-  ProgramKey key{collective};
-  if (has_segments(collective)) key.segments = session_.num_segments(count, dtype);
-  if (has_root(collective)) key.root = operation_.call.peer;
-  if (session_.needs_links(collective)) {
-    key.log_bytes = log_bytes_of(bytes_of(count, dtype));
-    key.device = operation_.call.device;
+void PlanCollectives::run(const Tensor& output, const Tensor& input) {
+  const CollectiveCall& call = operation_.call;
+  switch (call.op) {
+    case CollectiveOp::all_reduce:
+      if (!runner_.try_all_reduce(operation_, output.raw_data())) reduce_in_place(output, true);
+      return;
+    case CollectiveOp::reduce:
+      return reduce_in_place(output, session_.rank() == call.peer);
+    case CollectiveOp::reduce_scatter:
+      return reduce_scatter(output, input);
+    case CollectiveOp::all_gather:
+      return all_gather(output, input);
+    case CollectiveOp::broadcast:
+      return broadcast(output);
+    default:
+      return all_to_all(output, input);
+  }
+}
+
+// The ranks' plan for the call's buffer.
+const PlanPrograms& PlanCollectives::programs() {
+  const CollectiveCall& call = operation_.call;
+  ProgramKey key{collective_of(call.op)};
+  if (has_segments(key.collective)) key.segments = session_.num_segments(call.count, call.dtype);
+  if (has_root(key.collective)) key.root = call.peer;
+  if (session_.needs_links(key.collective)) {
+    key.log_bytes = log_bytes_of(bytes_of(call.count, call.dtype));
+    key.device = call.device;
     share_links(session_, runner_, operation_);
   }
   return session_.programs(key, operation_);
 }
 
-void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tensor, bool is_result) {
+void PlanCollectives::reduce_in_place(const Tensor& tensor, bool is_result) {
   const CollectiveCall& call = operation_.call;
   const Where where = operation_.where;
   const std::int64_t count = call.count;
-  const PlanPrograms& plan = programs(collective, count, call.dtype);
+  const PlanPrograms& plan = programs();
   const DType carrier = runner_.carrier(call.dtype, plan);
   if (size_bytes(carrier) == size_bytes(call.dtype)) {
     const SharedBuffer place(runner_, tensor,
@@ -73,24 +92,23 @@ void PlanCollectives::reduce_in_place(Collective collective, const Tensor& tenso
     return place.put_back();
   }
   const auto wide = runner_.allocate(bytes_of(count, carrier), where);
-  runner_.to_carrier(call.dtype, tensor.raw_data(), carrier, wide.get(), count, where);
+  runner_.convert(call.dtype, tensor.raw_data(), carrier, wide.get(), count, where);
   runner_.run(plan, operation_, {.buffer = wide.get(), .dtype = carrier, .count = count});
-  if (is_result)
-    runner_.from_carrier(carrier, wide.get(), call.dtype, tensor.raw_data(), count, where);
+  if (is_result) runner_.convert(carrier, wide.get(), call.dtype, tensor.raw_data(), count, where);
 }
 
 void PlanCollectives::reduce_scatter(const Tensor& output, const Tensor& input) {
   const DType dtype = input.dtype();
   const std::int64_t count = input.numel(), part = output.numel();
   const Where where = operation_.where;
-  const PlanPrograms& plan = programs(Collective::reduce_scatter, count, dtype);
+  const PlanPrograms& plan = programs();
   const DType carrier = runner_.carrier(dtype, plan);
   // Partial sums need a place, and the input is the caller's: the plan runs on a copy.
   const auto work = runner_.allocate(bytes_of(count, carrier), where);
-  runner_.to_carrier(dtype, input.raw_data(), carrier, work.get(), count, where);
+  runner_.convert(dtype, input.raw_data(), carrier, work.get(), count, where);
   runner_.run(plan, operation_, {.buffer = work.get(), .dtype = carrier, .count = count});
   const std::byte* own_part = work.get() + bytes_of(session_.rank() * part, carrier);
-  runner_.from_carrier(carrier, own_part, dtype, output.raw_data(), part, where);
+  runner_.convert(carrier, own_part, dtype, output.raw_data(), part, where);
 }
 
 void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
@@ -100,19 +118,17 @@ void PlanCollectives::all_gather(const Tensor& output, const Tensor& input) {
   const SharedBuffer place(runner_, output, SharedBuffer::Copy::out, where);
   std::byte* own_part = place.data() + session_.rank() * part;
   if (own_part != input.raw_data()) runner_.copy(own_part, input.raw_data(), part, where);
-  runner_.run(programs(Collective::all_gather, output.numel(), dtype), operation_,
+  runner_.run(programs(), operation_,
               {.buffer = place.data(), .dtype = dtype, .count = output.numel()});
   place.put_back();
 }
 
 void PlanCollectives::broadcast(const Tensor& tensor) {
-  const DType dtype = tensor.dtype();
-  const Where where = operation_.where;
   const auto copy =
       session_.rank() == operation_.call.peer ? SharedBuffer::Copy::in : SharedBuffer::Copy::out;
-  const SharedBuffer place(runner_, tensor, copy, where);
-  runner_.run(programs(Collective::broadcast, tensor.numel(), dtype), operation_,
-              {.buffer = place.data(), .dtype = dtype, .count = tensor.numel()});
+  const SharedBuffer place(runner_, tensor, copy, operation_.where);
+  runner_.run(programs(), operation_,
+              {.buffer = place.data(), .dtype = tensor.dtype(), .count = tensor.numel()});
   place.put_back();
 }
 
@@ -123,7 +139,7 @@ void PlanCollectives::all_to_all(const Tensor& output, const Tensor& input) {
   const std::size_t bytes = bytes_of(input.numel(), dtype);
   const std::size_t part = bytes / static_cast<std::size_t>(session_.world_size());
   const Where where = operation_.where;
-  const PlanPrograms& plan = programs(Collective::all_to_all, input.numel(), dtype);
+  const PlanPrograms& plan = programs();
   const PlanProgram& program = plan.ranks[session_.rank()];
   const SharedBuffer result(runner_, output, SharedBuffer::Copy::out, where);
   std::optional<SharedBuffer> own;

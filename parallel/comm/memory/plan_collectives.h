@@ -15,23 +15,18 @@ class PlanCollectives {
   PlanCollectives(RankSession& session, PlanRunner& runner, const Operation& operation)
       : session_(session), runner_(runner), operation_(operation) {}
 
-  void all_reduce(const Tensor& tensor) {
-    if (runner_.try_all_reduce(operation_, tensor.raw_data())) return;
-    reduce_in_place(Collective::all_reduce, tensor, true);
-  }
-  void reduce(const Tensor& tensor) {
-    reduce_in_place(Collective::reduce, tensor, session_.rank() == operation_.call.peer);
-  }
-  void reduce_scatter(const Tensor& output, const Tensor& input);
-  void all_gather(const Tensor& output, const Tensor& input);
-  void broadcast(const Tensor& tensor);
-  void all_to_all(const Tensor& output, const Tensor& input);
+  /// Runs the call. Collectives in place have one tensor, which is both.
+  void run(const Tensor& output, const Tensor& input);
 
  private:
   class SharedBuffer;
 
-  const PlanPrograms& programs(Collective collective, std::int64_t count, DType dtype);
-  void reduce_in_place(Collective collective, const Tensor& tensor, bool is_result);
+  const PlanPrograms& programs();
+  void reduce_in_place(const Tensor& tensor, bool is_result);
+  void reduce_scatter(const Tensor& output, const Tensor& input);
+  void all_gather(const Tensor& output, const Tensor& input);
+  void broadcast(const Tensor& tensor);
+  void all_to_all(const Tensor& output, const Tensor& input);
 
   RankSession& session_;
   PlanRunner& runner_;

@@ -56,10 +56,9 @@ class PlanRunner {
 
   /// The dtype in which values of `dtype` travel when a plan adds them.
   virtual DType carrier(DType dtype, const PlanPrograms& programs) const = 0;
-  virtual void to_carrier(DType dtype, const std::byte* in, DType carrier, std::byte* out,
-                          std::int64_t count, Where where) = 0;
-  virtual void from_carrier(DType carrier, const std::byte* in, DType dtype, std::byte* out,
-                            std::int64_t count, Where where) = 0;
+  /// Copies elements from a dtype to its carrier, or from the carrier to the dtype.
+  virtual void convert(DType from, const std::byte* in, DType to, std::byte* out,
+                       std::int64_t count, Where where) = 0;
 
   /// If possible without a plan, runs the all_reduce of `data` that `operation` begins. Returns
   /// true on all ranks or on none.

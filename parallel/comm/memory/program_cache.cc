@@ -120,12 +120,6 @@ std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& 
   RINGRAD_CHECK(options.segments >= 0 && options.segments <= most_segments, ValueError, where,
                 "group: segments must be in [0, ", most_segments, "] for ", world_size,
                 " ranks; got ", options.segments);
-  std::map<Collective, Planner> planners = {{Collective::all_reduce, options.all_reduce},
-                                            {Collective::reduce_scatter, options.reduce_scatter},
-                                            {Collective::all_gather, options.all_gather},
-                                            {Collective::broadcast, options.broadcast},
-                                            {Collective::reduce, options.reduce},
-                                            {Collective::all_to_all, options.all_to_all}};
   if (options.links) {
     const auto check_cost = [&](const char* name, double cost) {
       RINGRAD_CHECK(cost >= 0, ValueError, where,
@@ -135,7 +129,7 @@ std::shared_ptr<ProgramCache> make_programs(int world_size, const GroupOptions& 
     check_cost("beta", options.links->within_host.beta_s_per_byte);
     check_cost("gamma", options.links->gamma_s_per_byte);
   }
-  auto programs = std::make_shared<ProgramCache>(world_size, std::move(planners), options.order);
+  auto programs = std::make_shared<ProgramCache>(world_size, planners_of(options), options.order);
   if (options.links)
     for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda})
       programs->set_links(device, *options.links);

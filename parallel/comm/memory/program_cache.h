@@ -23,6 +23,7 @@
 
 #include "ringrad/core/base/device.h"
 #include "ringrad/core/base/error.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/comm/memory/plan_program.h"
 #include "ringrad/parallel/plan/predict/fastest_plan.h"
@@ -32,6 +33,15 @@ namespace ringrad {
 /// The most chunks of one plan, because the proof's time and memory grow with them. An all_to_all,
 /// which has one chunk for each pair of ranks, may have more.
 inline constexpr int kMaxPlanChunks = 4096;
+
+/// The collective of a call. REQUIRES: the call is one
+constexpr Collective collective_of(CollectiveOp op) { return static_cast<Collective>(op); }
+static_assert(collective_of(CollectiveOp::all_reduce) == Collective::all_reduce &&
+              collective_of(CollectiveOp::reduce_scatter) == Collective::reduce_scatter &&
+              collective_of(CollectiveOp::all_gather) == Collective::all_gather &&
+              collective_of(CollectiveOp::broadcast) == Collective::broadcast &&
+              collective_of(CollectiveOp::reduce) == Collective::reduce &&
+              collective_of(CollectiveOp::all_to_all) == Collective::all_to_all);
 
 /// True for the collectives whose buffers are cut into segments, if the plan allows it.
 constexpr bool has_segments(Collective collective) {

@@ -30,35 +30,20 @@ struct Reader {
   }
 };
 
+template <class Archive, class... Values>
+void all(Archive& archive, Values&... values) {
+  (fields(archive, values), ...);
+}
+
 template <class Archive, class T>
-requires(std::is_arithmetic_v<T>) void fields(Archive& archive, T& value) { archive(value); }
-
-template <class Archive>
-void fields(Archive& archive, ChunkPlace& place) {
-  archive(place.area);
-  archive(place.part);
+requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void fields(Archive& archive, T& value) {
+  archive(value);
 }
 
-template <class Archive>
-void fields(Archive& archive, Milestone& milestone) {
-  archive(milestone.rank);
-  archive(milestone.progress);
-}
-
-template <class Archive>
-void fields(Archive& archive, Term& term) {
-  fields(archive, term.ready);
-  fields(archive, term.place);
-}
-
-template <class Archive>
-void fields(Archive& archive, Delivery& delivery) {
-  archive(delivery.rank);
-  fields(archive, delivery.place);
-}
-
+// Strings and vectors.
 template <class Archive, class List>
-void list(Archive& archive, List& values) {
+requires requires(List& values) { values.resize(1); }
+void fields(Archive& archive, List& values) {
   std::size_t size = values.size();
   archive(size);
   values.resize(size);
@@ -66,39 +51,46 @@ void list(Archive& archive, List& values) {
 }
 
 template <class Archive>
+void fields(Archive& archive, ChunkPlace& place) {
+  all(archive, place.area, place.part);
+}
+
+template <class Archive>
+void fields(Archive& archive, Milestone& milestone) {
+  all(archive, milestone.rank, milestone.progress);
+}
+
+template <class Archive>
+void fields(Archive& archive, Term& term) {
+  all(archive, term.ready, term.place);
+}
+
+template <class Archive>
+void fields(Archive& archive, Delivery& delivery) {
+  all(archive, delivery.rank, delivery.place);
+}
+
+template <class Archive>
 void fields(Archive& archive, Instruction& instruction) {
-  archive(instruction.op);
-  archive(instruction.step);
-  archive(instruction.chunk);
-  fields(archive, instruction.place);
-  fields(archive, instruction.copy);
-  archive(instruction.completes);
-  archive(instruction.delivered);
-  list(archive, instruction.terms);
-  list(archive, instruction.deliver_to);
+  all(archive, instruction.op, instruction.step, instruction.chunk, instruction.place,
+      instruction.copy, instruction.completes, instruction.delivered, instruction.terms,
+      instruction.deliver_to);
 }
 
 template <class Archive>
 void shared_fields(Archive& archive, PlanPrograms& programs) {
-  list(archive, programs.algorithm);
-  archive(programs.num_parts);
-  archive(programs.has_shares);
-  archive(programs.max_length);
-  archive(programs.fingerprint);
-  archive(programs.has_partial_sums);
+  all(archive, programs.algorithm, programs.num_parts, programs.has_shares, programs.max_length,
+      programs.fingerprint, programs.has_partial_sums);
   std::size_t num_ranks = programs.ranks.size();
   archive(num_ranks);
   programs.ranks.resize(num_ranks);
-  for (PlanProgram& program : programs.ranks) list(archive, program.publications);
+  for (PlanProgram& program : programs.ranks) fields(archive, program.publications);
 }
 
 template <class Archive>
 void own_fields(Archive& archive, PlanProgram& program) {
-  list(archive, program.instructions);
-  archive(program.num_leading);
-  archive(program.num_staged);
-  archive(program.writes_staging);
-  list(archive, program.last_reads);
+  all(archive, program.instructions, program.num_leading, program.num_staged,
+      program.writes_staging, program.last_reads);
 }
 
 }  // namespace

@@ -350,11 +350,7 @@ void RankGroup::tell_launcher() const noexcept {
 void RankGroup::throw_broken(const Operation& operation) const {
   const FailureReport& report = report_of(shared_->first_report.load(std::memory_order_acquire));
   tell_launcher();
-  const std::string culprit =
-      report.culprit == kNobody ? "an unknown rank" : concat("rank ", name(report.culprit));
-  throw CollectiveError(concat(operation, ": the group must be whole; got a failure of ", culprit,
-                               ": ", report.text.data()),
-                        operation.where);
+  throw_broken_group(operation, name(report.culprit), report.text.data());
 }
 
 int RankGroup::failed_rank() const noexcept {

@@ -13,12 +13,14 @@ inline std::size_t bytes_in(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
 }
 
-/// A tensor's elements in the dtype that carries them between ranks.
+/// A tensor's elements as they travel; if they are added, in the dtype that carries them between
+/// ranks.
 class Carried {
  public:
-  explicit Carried(const Tensor& tensor)
+  Carried(const Tensor& tensor, bool is_added)
       : tensor_(tensor),
-        is_wide_(size_bytes(carrier_dtype(tensor.dtype())) != size_bytes(tensor.dtype())),
+        is_wide_(is_added &&
+                 size_bytes(carrier_dtype(tensor.dtype())) != size_bytes(tensor.dtype())),
         elements_(is_wide_ ? empty(tensor.shape(),
                                    {.dtype = carrier_dtype(tensor.dtype()), .device = Device()})
                            : tensor) {}

@@ -240,11 +240,7 @@ void FailureBoard::fail_and_throw(const Operation& operation, int culprit,
 
 void FailureBoard::throw_broken(const Operation& operation) const {
   const Failure failure = this->failure();
-  const int culprit = names_(failure.culprit);
-  throw CollectiveError(
-      concat(operation, ": the group must be whole; got a failure of ",
-             culprit < 0 ? "an unknown rank" : concat("rank ", culprit), ": ", failure.text),
-      operation.where);
+  throw_broken_group(operation, names_(failure.culprit), failure.text);
 }
 
 }  // namespace ringrad

@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
 #include "ringrad/parallel/comm/job/job_store.h"
 #include "ringrad/parallel/comm/network/gloo_context.h"
@@ -62,9 +62,8 @@ bool is_own_address(const std::string& host) {
   if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return false;
   bool is_own = false;
   for (const addrinfo* at = found; at != nullptr && !is_own; at = at->ai_next) {
-    const int probe = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    is_own = probe >= 0 && bind(probe, at->ai_addr, at->ai_addrlen) == 0;
-    if (probe >= 0) close(probe);
+    const Descriptor probe(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    is_own = probe.is_open() && bind(probe.number(), at->ai_addr, at->ai_addrlen) == 0;
   }
   freeaddrinfo(found);
   return is_own;

@@ -111,7 +111,8 @@ class HierarchicalCommunicator final : public BlockCommunicator {
   void refuse(const Operation& operation, int culprit, const std::string& reason) override {
     board_.fail_and_throw(operation, culprit, concat(operation, ": ", reason));
   }
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
   std::unique_ptr<Communicator> do_split(const std::vector<int>& ranks, const std::string& name,
@@ -166,11 +167,12 @@ void HierarchicalCommunicator::perform(const CollectiveCall& call, Where where,
   });
 }
 
-// Over the network alone: two levels would cost as much as gathering all inputs.
-void HierarchicalCommunicator::do_all_to_all(const Tensor& output, const Tensor& input,
-                                             Where where) {
-  perform(call_of(CollectiveOp::all_to_all, input), where,
-          [&] { network_->all_to_all(output, input, where); });
+// An all_to_all goes over the network alone: two levels would cost as much as gathering all inputs.
+void HierarchicalCommunicator::do_collective(const CollectiveCall& call, const Tensor& output,
+                                             const Tensor& input, Where where) {
+  if (call.op != CollectiveOp::all_to_all)
+    return BlockCommunicator::do_collective(call, output, input, where);
+  perform(call, where, [&] { network_->run(call, output, input, where); });
 }
 
 // --- Messages ---

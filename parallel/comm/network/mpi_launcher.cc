@@ -8,20 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <locale>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "ringrad/parallel/comm/common/descriptor.h"
+#include "ringrad/parallel/comm/common/process_state.h"
 
 namespace ringrad {
 namespace {
@@ -32,36 +31,19 @@ constexpr auto kTick = std::chrono::milliseconds(20);
 constexpr int kMostAncestors = 16;  // shells and the like between mpirun and a rank
 
 struct Process {
-  pid_t id = 0, parent = 0;
-  std::string name, state, start;  // id and start together belong to no other process
+  pid_t id = 0;
+  unsigned long long start = 0;  // id and start together belong to no other process
 
-  bool operator==(const Process& other) const { return id == other.id && start == other.start; }
-  bool is_alive() const { return state != "Z" && state != "X"; }
+  bool operator==(const Process&) const = default;
 };
 
-// /proc/<id>/stat: "7 (name) S 1 ...". The name may hold spaces and brackets.
-std::optional<Process> process_of(pid_t id) {
-  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t begin = text.find('('), end = text.rfind(')');
-  if (begin == text.npos || end == text.npos) return {};
-  std::istringstream words(text.substr(end + 1));
-  const std::vector<std::string> fields(std::istream_iterator<std::string>(words), {});
-  constexpr std::size_t kState = 0, kParent = 1, kStart = 19;
-  if (fields.size() <= kStart) return {};
-  Process process{id, 0, text.substr(begin + 1, end - begin - 1), fields[kState], fields[kStart]};
-  std::from_chars(fields[kParent].data(), fields[kParent].data() + fields[kParent].size(),
-                  process.parent);
-  return process;
-}
-
 std::optional<Process> launcher_of_this_process() {
-  auto process = process_of(getppid());
-  for (int i = 0; process && i < kMostAncestors; ++i) {
-    if (std::find(std::begin(kLaunchers), std::end(kLaunchers), process->name) !=
-        std::end(kLaunchers))
-      return process;
-    process = process_of(process->parent);
+  pid_t id = getppid();
+  for (int i = 0; id > 0 && i < kMostAncestors; ++i) {
+    const ProcessStat stat = process_stat(id);
+    if (std::ranges::find(kLaunchers, std::string_view(stat.name.data())) != std::end(kLaunchers))
+      return Process{id, stat.start};
+    id = stat.parent;
   }
   return {};
 }
@@ -79,10 +61,10 @@ std::optional<std::vector<Process>> children_of(const Process& launcher) {
     if (!ids) continue;
     if (!children) children.emplace();
     for (pid_t id = 0; ids >> id;) {
-      const auto process = process_of(id);
-      if (process && process->parent == launcher.id && process->is_alive() &&
-          process->name != kOwnName)
-        children->push_back(*process);
+      const ProcessStat stat = process_stat(id);
+      if (stat.parent == launcher.id && !stat.has_ended() &&
+          std::string_view(stat.name.data()) != kOwnName)
+        children->push_back({id, stat.start});
     }
   }
   return children;
@@ -90,7 +72,8 @@ std::optional<std::vector<Process>> children_of(const Process& launcher) {
 
 void kill_those_alive(const std::vector<Process>& processes) {
   for (const Process& process : processes)
-    if (const auto now = process_of(process.id); now && *now == process && now->is_alive())
+    if (const ProcessStat now = process_stat(process.id);
+        now.start == process.start && !now.has_ended())
       kill(process.id, SIGKILL);
 }
 

@@ -44,17 +44,12 @@ bool is_done_in_time(MPI_Request& request, GoOn go_on) {
 
 class Session {
  public:
-  static void begin(std::chrono::milliseconds limit) { static const Session session(limit); }
-
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
- private:
   explicit Session(std::chrono::milliseconds limit) {
     const NoBrokenPipe guard;  // for the threads that it starts
-    int initialized = 0, level = 0;
-    MPI_Initialized(&initialized);
-    is_ours_ = initialized == 0;
+    int level = 0;
     if (is_ours_) {
       const MpiWatchdog watchdog("MPI_Init", limit, remove_job_segments);
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
@@ -89,7 +84,7 @@ class Session {
     }
   }
 
-  bool is_ours_ = false;
+  const bool is_ours_ = !is_initialized();
   std::optional<NamelessSegment> segment_;
 };
 
@@ -122,7 +117,7 @@ bool is_finalized() {
   return finalized != 0;
 }
 
-void begin_session(std::chrono::milliseconds limit) { Session::begin(limit); }
+void begin_session(std::chrono::milliseconds limit) { static const Session session(limit); }
 
 void check_usable(Where where) {
   RINGRAD_CHECK(!is_finalized(), CollectiveError, where,

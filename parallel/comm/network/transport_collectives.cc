@@ -69,11 +69,29 @@ TransportCollectives::TransportCollectives(std::unique_ptr<Transport> transport,
       largest_piece_(std::max(largest_piece / kElement * kElement, kElement)),
       plans_(std::move(plans)) {}
 
-void TransportCollectives::run(const CollectivePlan& plan, TransportRun::Places places,
-                               const Terms& terms, TransportCall& call) {
+void TransportCollectives::carry_out(const CollectivePlan& plan, TransportRun::Places places,
+                                     const Terms& terms, TransportCall& call) {
   if (transport_)
     TransportRun(*transport_, rank_, largest_piece_, call, std::move(places), terms)
         .run(plan.steps);
+}
+
+void TransportCollectives::run(const CollectivePlan& plan, std::byte* out, const std::byte* in,
+                               std::size_t bytes, const Terms& terms, TransportCall& call) {
+  const std::size_t part_bytes = bytes / static_cast<std::size_t>(world_size_);
+  switch (plan.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+      return reduce(plan, out, bytes, terms, call);
+    case Collective::reduce_scatter:
+      return reduce_scatter(plan, out, in, part_bytes, terms, call);
+    case Collective::all_gather:
+      return all_gather(plan, out, in, part_bytes, call);
+    case Collective::broadcast:
+      return carry_out(plan, cut(out, bytes, plan, 1, kChunkAlignment), {}, call);
+    case Collective::all_to_all:
+      return all_to_all(plan, out, in, part_bytes, call);
+  }
 }
 
 void TransportCollectives::divide_mean(std::byte* data, std::size_t bytes,
@@ -88,7 +106,7 @@ void TransportCollectives::divide_mean(std::byte* data, std::size_t bytes,
 void TransportCollectives::reduce(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
                                   const Terms& terms, TransportCall& call) {
   const std::size_t element = size_bytes(terms.dtype);
-  run(plan, cut(data, bytes, plan, element, aligned(element)), terms, call);
+  carry_out(plan, cut(data, bytes, plan, element, aligned(element)), terms, call);
   if (is_promised(plan, rank_, 0)) divide_mean(data, bytes, terms);
 }
 
@@ -109,7 +127,7 @@ void TransportCollectives::reduce_scatter(const CollectivePlan& plan, std::byte*
   move_bytes(out, in + own() * part_bytes, part_bytes);
   const auto places = cut(work, bytes, plan, size_bytes(terms.dtype), 1);
   const std::ptrdiff_t to_out = out - (work + own() * part_bytes);
-  run(
+  carry_out(
       plan,
       [&](int chunk) {
         const std::span<std::byte> place = places(chunk);
@@ -124,12 +142,7 @@ void TransportCollectives::all_gather(const CollectivePlan& plan, std::byte* out
                                       TransportCall& call) {
   const std::size_t bytes = part_bytes * static_cast<std::size_t>(world_size_);
   move_bytes(out + own() * part_bytes, in, part_bytes);
-  run(plan, cut(out, bytes, plan, 1, 1), {}, call);
-}
-
-void TransportCollectives::broadcast(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
-                                     TransportCall& call) {
-  run(plan, cut(data, bytes, plan, 1, kChunkAlignment), {}, call);
+  carry_out(plan, cut(out, bytes, plan, 1, 1), {}, call);
 }
 
 // Chunk s * n + d goes from rank s to rank d: it lies in the input of s, in the output of d, and in
@@ -147,7 +160,7 @@ void TransportCollectives::all_to_all(const CollectivePlan& plan, std::byte* out
     move_bytes(row, in, bytes);
   }
   std::map<int, std::byte*> relayed;
-  run(
+  carry_out(
       plan,
       [&](int chunk) {
         const int from = chunk / world_size_, to = chunk % world_size_;

@@ -38,21 +38,13 @@ class TransportCollectives {
     return plans_.get(collective, bytes, root, where);
   }
 
-  // The collectives by a plan for the whole buffer. Sizes are in bytes; part_bytes is the size of
-  // one part. All throw TransportError. The memory that `call` holds must include the arguments.
-
-  /// all_reduce or reduce in place; on ranks that get no result, the data is scratch memory.
-  void reduce(const CollectivePlan& plan, std::byte* data, std::size_t bytes, const Terms& terms,
-              TransportCall& call);
-  void reduce_scatter(const CollectivePlan& plan, std::byte* out, const std::byte* in,
-                      std::size_t part_bytes, const Terms& terms, TransportCall& call);
-  /// `in` may be this rank's part of `out`.
-  void all_gather(const CollectivePlan& plan, std::byte* out, const std::byte* in,
-                  std::size_t part_bytes, TransportCall& call);
-  void all_to_all(const CollectivePlan& plan, std::byte* out, const std::byte* in,
-                  std::size_t part_bytes, TransportCall& call);
-  void broadcast(const CollectivePlan& plan, std::byte* data, std::size_t bytes,
-                 TransportCall& call);
+  /// Runs the plan's collective. `bytes` is the size of the larger buffer. The memory that `call`
+  /// holds must include both. Collectives in place (is_in_place) work on `out`; on ranks that get
+  /// no result, it is scratch memory. In an all_gather, `in` may be this rank's part of `out`.
+  ///
+  /// Throws: TransportError
+  void run(const CollectivePlan& plan, std::byte* out, const std::byte* in, std::size_t bytes,
+           const Terms& terms, TransportCall& call);
 
   /// True on all ranks if `own` is the same on all of them. In round k, each rank receives what the
   /// rank 2^k before it has received so far: ceil(log2(world_size)) rounds suffice.
@@ -65,8 +57,16 @@ class TransportCollectives {
 
  private:
   std::size_t own() const { return static_cast<std::size_t>(rank_); }
-  void run(const CollectivePlan& plan, TransportRun::Places places, const Terms& terms,
-           TransportCall& call);
+  void reduce(const CollectivePlan& plan, std::byte* data, std::size_t bytes, const Terms& terms,
+              TransportCall& call);
+  void reduce_scatter(const CollectivePlan& plan, std::byte* out, const std::byte* in,
+                      std::size_t part_bytes, const Terms& terms, TransportCall& call);
+  void all_gather(const CollectivePlan& plan, std::byte* out, const std::byte* in,
+                  std::size_t part_bytes, TransportCall& call);
+  void all_to_all(const CollectivePlan& plan, std::byte* out, const std::byte* in,
+                  std::size_t part_bytes, TransportCall& call);
+  void carry_out(const CollectivePlan& plan, TransportRun::Places places, const Terms& terms,
+                 TransportCall& call);
   void divide_mean(std::byte* data, std::size_t bytes, const Terms& terms) const;
 
   const OwnedByProcess<Transport> transport_;

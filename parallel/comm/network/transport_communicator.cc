@@ -11,6 +11,7 @@
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/own_process.h"
 #include "ringrad/parallel/comm/common/unwinding.h"
+#include "ringrad/parallel/comm/memory/program_cache.h"
 #include "ringrad/parallel/comm/network/carried.h"
 #include "ringrad/parallel/comm/network/failure_board.h"
 #include "ringrad/parallel/comm/network/transport_collectives.h"
@@ -82,13 +83,8 @@ class TransportCommunicator final : public Communicator {
 
  protected:
   void do_abort(const std::string& reason) noexcept override { board_.fail(reason); }
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) override;
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op,
-                         Where where) override;
-  void do_all_gather(const Tensor& output, const Tensor& input, Where where) override;
-  void do_broadcast(const Tensor& tensor, int root, Where where) override;
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) override;
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where where) override;
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override;
   void do_meet(const CollectiveCall& call, Where where) override;
   void do_send(const Tensor& tensor, int to, Where where) override;
   void do_recv(const Tensor& tensor, int from, Where where) override;
@@ -107,10 +103,6 @@ class TransportCommunicator final : public Communicator {
   void perform_collective(const CollectiveCall& call, Where where, std::vector<Tensor> memory,
                           Body body);
   void compare(const Operation& operation, TransportCall& call);
-  const CollectivePlan& plan_of(CollectiveCall& call, Collective collective, std::size_t bytes,
-                                Where where);
-  void reduce_in_place(CollectiveCall call, Collective collective, const Tensor& tensor,
-                       Where where);
   std::unique_ptr<Communicator> make_subgroup(const std::vector<int>& ranks,
                                               const std::string& name, Where where);
 
@@ -132,9 +124,7 @@ void TransportCommunicator::perform(const Operation& operation, std::vector<Tens
                                     Body body) {
   if (const Transport* const transport = collectives_.transport())
     transport->check_usable(operation.where);
-  const bool is_collective =
-      operation.call.op != CollectiveOp::send && operation.call.op != CollectiveOp::recv;
-  TransportCall call(board_.begin_call(is_collective, &operation), board_.broken(),
+  TransportCall call(board_.begin_call(!is_message(operation.call.op), &operation), board_.broken(),
                      std::move(memory));
   try {
     board_.check_whole(
@@ -175,73 +165,21 @@ void TransportCommunicator::compare(const Operation& operation, TransportCall& c
 
 // --- Collectives ---
 
-void TransportCommunicator::reduce_in_place(CollectiveCall call, Collective collective,
-                                            const Tensor& tensor, Where where) {
-  const Carried carried(tensor);
-  const CollectivePlan& plan = plan_of(call, collective, carried.bytes(), where);
-  perform_collective(call, where, {carried.elements()}, [&](TransportCall& transport_call) {
-    carried.take();
-    collectives_.reduce(plan, carried.data(), carried.bytes(), {carried.dtype(), call.reduce},
-                        transport_call);
-    carried.put_back();
-  });
-}
-
-// The plan, which becomes a part of the call: ranks whose plans differ make different calls.
-const CollectivePlan& TransportCommunicator::plan_of(CollectiveCall& call, Collective collective,
-                                                     std::size_t bytes, Where where) {
-  const CollectivePlan& plan = collectives_.plan(collective, bytes, call.peer, where);
-  call.plan = number_of(plan);
-  return plan;
-}
-
-void TransportCommunicator::do_all_reduce(const Tensor& tensor, ReduceOp op, Where where) {
-  reduce_in_place(call_of(CollectiveOp::all_reduce, tensor, op), Collective::all_reduce, tensor,
-                  where);
-}
-
-void TransportCommunicator::do_reduce(const Tensor& tensor, int root, ReduceOp op, Where where) {
-  reduce_in_place(call_of(CollectiveOp::reduce, tensor, op, root), Collective::reduce, tensor,
-                  where);
-}
-
-void TransportCommunicator::do_reduce_scatter(const Tensor& output, const Tensor& input,
-                                              ReduceOp op, Where where) {
-  const Carried in(input), out(output);
-  CollectiveCall call = call_of(CollectiveOp::reduce_scatter, input, op);
-  const CollectivePlan& plan = plan_of(call, Collective::reduce_scatter, in.bytes(), where);
-  perform_collective(call, where, {in.elements(), out.elements()},
-                     [&](TransportCall& transport_call) {
-                       in.take();
-                       collectives_.reduce_scatter(plan, out.data(), in.data(), out.bytes(),
-                                                   {in.dtype(), op}, transport_call);
-                       out.put_back();
-                     });
-}
-
-void TransportCommunicator::do_all_gather(const Tensor& output, const Tensor& input, Where where) {
-  CollectiveCall call = call_of(CollectiveOp::all_gather, output);
-  const CollectivePlan& plan = plan_of(call, Collective::all_gather, bytes_in(output), where);
-  perform_collective(call, where, {output}, [&](TransportCall& transport_call) {
-    collectives_.all_gather(plan, output.raw_data(), input.raw_data(), bytes_in(input),
-                            transport_call);
-  });
-}
-
-void TransportCommunicator::do_all_to_all(const Tensor& output, const Tensor& input, Where where) {
-  CollectiveCall call = call_of(CollectiveOp::all_to_all, input);
-  const CollectivePlan& plan = plan_of(call, Collective::all_to_all, bytes_in(input), where);
-  perform_collective(call, where, {output, input}, [&](TransportCall& transport_call) {
-    collectives_.all_to_all(plan, output.raw_data(), input.raw_data(),
-                            bytes_in(input) / world_size(), transport_call);
-  });
-}
-
-void TransportCommunicator::do_broadcast(const Tensor& tensor, int root, Where where) {
-  CollectiveCall call = call_of(CollectiveOp::broadcast, tensor, ReduceOp::sum, root);
-  const CollectivePlan& plan = plan_of(call, Collective::broadcast, bytes_in(tensor), where);
-  perform_collective(call, where, {tensor}, [&](TransportCall& transport_call) {
-    collectives_.broadcast(plan, tensor.raw_data(), bytes_in(tensor), transport_call);
+// The plan becomes a part of the call: ranks whose plans differ make different calls.
+void TransportCommunicator::do_collective(const CollectiveCall& call, const Tensor& output,
+                                          const Tensor& input, Where where) {
+  const Carried out(output, is_reduction(call.op));
+  const Carried in = is_in_place(call.op) ? out : Carried(input, is_reduction(call.op));
+  const std::size_t bytes = std::max(out.bytes(), in.bytes());
+  const CollectivePlan& plan = collectives_.plan(collective_of(call.op), bytes, call.peer, where);
+  CollectiveCall planned = call;
+  planned.plan = number_of(plan);
+  std::vector<Tensor> memory{out.elements()};
+  if (!is_in_place(call.op)) memory.push_back(in.elements());
+  perform_collective(planned, where, std::move(memory), [&](TransportCall& transport_call) {
+    in.take();
+    collectives_.run(plan, out.data(), in.data(), bytes, {in.dtype(), call.reduce}, transport_call);
+    out.put_back();
   });
 }
 

@@ -44,17 +44,6 @@ std::uint64_t number_of(const CollectivePlan& plan) {
   return std::max<std::uint64_t>(hash, 1);
 }
 
-const Planner& TransportPlans::planner_of(Collective collective) const {
-  const std::map<Collective, const Planner*> planners = {
-      {Collective::all_reduce, &options_.all_reduce},
-      {Collective::reduce_scatter, &options_.reduce_scatter},
-      {Collective::all_gather, &options_.all_gather},
-      {Collective::broadcast, &options_.broadcast},
-      {Collective::reduce, &options_.reduce},
-      {Collective::all_to_all, &options_.all_to_all}};
-  return *planners.at(collective);
-}
-
 std::string TransportPlans::algorithm_for(Collective collective, std::size_t bytes,
                                           Where where) const {
   std::vector<PlanCandidate> candidates;
@@ -70,7 +59,7 @@ std::string TransportPlans::algorithm_for(Collective collective, std::size_t byt
 
 const CollectivePlan& TransportPlans::get(Collective collective, std::size_t bytes, int root,
                                           Where where) {
-  const Planner& planner = planner_of(collective);
+  const Planner& planner = planners_.at(collective);
   PlanOptions options{.root = root, .ranks_per_host = ranks_per_host_, .only_rank = rank_};
   if (has_segments(collective))
     options.segments = options_.segments > 0

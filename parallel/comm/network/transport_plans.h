@@ -35,13 +35,13 @@ class TransportPlans {
  private:
   using Key = std::tuple<Collective, std::string, int, int>;  // algorithm, root, segments
 
-  const Planner& planner_of(Collective collective) const;
   std::string algorithm_for(Collective collective, std::size_t bytes, Where where) const;
   CollectivePlan make(const Planner& planner, Collective collective, const PlanOptions& options,
                       Where where) const;
 
   const int rank_, world_size_;
   const GroupOptions options_;
+  const std::map<Collective, Planner> planners_ = planners_of(options_);
   const int ranks_per_host_;
   std::map<Key, CollectivePlan> plans_;
 };

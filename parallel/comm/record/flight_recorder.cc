@@ -20,6 +20,7 @@
 #endif
 
 #include "ringrad/core/file/atomic_file.h"
+#include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/store/rank_environment.h"
 
 namespace ringrad {
@@ -54,15 +55,8 @@ std::string as_file_name(std::string group) {
 }  // namespace
 
 const char* name(FlightRecord::State state) {
-  switch (state) {
-    case FlightRecord::State::started:
-      return "started";
-    case FlightRecord::State::finished:
-      return "finished";
-    case FlightRecord::State::failed:
-      break;
-  }
-  return "failed";
+  constexpr const char* kNames[] = {"started", "finished", "failed"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 void check_record_folder(Where where) {
@@ -71,13 +65,11 @@ void check_record_folder(Where where) {
   const char* folder = record_folder();
   const std::lock_guard lock(mutex);
   if (!folder || folder == good) return;
-  const int file = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const bool is_writable = file >= 0 && access(folder, W_OK | X_OK) == 0;
-  const int error = errno;
-  if (file >= 0) close(file);
+  const Descriptor file(open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const bool is_writable = file.is_open() && access(folder, W_OK | X_OK) == 0;
   RINGRAD_CHECK(is_writable, ValueError, where,
                 "RINGRAD_FLIGHT_DIR: it must name a folder that can be written to; got ",
-                std::strerror(error), " from \"", folder, '"');
+                std::strerror(errno), " from \"", folder, '"');
   good = folder;
 }
 

@@ -1,12 +1,13 @@
 #include "ringrad/parallel/comm/store/rank_environment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string_view>
 
 #include "ringrad/core/trace.h"
+#include "ringrad/parallel/comm/store/store_protocol.h"
 
 namespace ringrad {
 namespace {
@@ -36,13 +37,11 @@ constexpr const char* kIdentity[] = {
 std::optional<int> number_in(const char* name, int least, Where where) {
   const char* text = std::getenv(name);
   if (!text) return {};
-  const std::string_view digits = text;
-  int number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  RINGRAD_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= least,
+  const auto number = parse_number(text);
+  RINGRAD_CHECK(number && *number >= least && *number <= std::numeric_limits<int>::max(),
                 ValueError, where, name, ": it must be a number from ", least, "; got \"", text,
                 '"');
-  return number;
+  return static_cast<int>(*number);
 }
 
 std::string text_in(const char* name, const char* otherwise) {

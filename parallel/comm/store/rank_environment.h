@@ -4,7 +4,7 @@
 //     mpirun (OpenMPI)    OMPI_COMM_WORLD_RANK ..._SIZE ..._LOCAL_RANK ..._LOCAL_SIZE
 //     mpiexec (MPICH's and Intel's, which are Hydra)
 //                         PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS
-//     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE
+//     srun                SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NTASKS_PER_NODE (a limit)
 //
 // The first line wins where several are set. ringrun also sets RINGRAD_TOKEN, RINGRAD_JOB and
 // RINGRAD_LAUNCHER_SERVES_STORE. Under the other launchers rank 0 serves the store. If the user

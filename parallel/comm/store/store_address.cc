@@ -18,17 +18,18 @@ constexpr std::size_t kFewestDifferent = 8;
 
 }  // namespace
 
+std::string hex(std::span<const std::uint8_t> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) text.append({kDigits[byte >> 4], kDigits[byte & 15]});
+  return text;
+}
+
 std::string make_token() {
   std::uint8_t random[kTokenBytes];
   RINGRAD_CHECK(getentropy(random, sizeof random) == 0, Error, Where::current(),
                 "store: the system must give random bytes for a token; got ", text_of_errno(errno));
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string token;
-  for (const std::uint8_t byte : random) {
-    token += kDigits[byte >> 4];
-    token += kDigits[byte & 15];
-  }
-  return token;
+  return hex(random);
 }
 
 void check_token(const std::string& token, const std::string& what, Where where) {

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "ringrad/core/base/error.h"
@@ -13,6 +15,9 @@ struct StoreAddress {
   int port = 0;
   std::string token;  ///< the job's secret; it never crosses the network
 };
+
+/// Two hexadecimal digits for each byte.
+std::string hex(std::span<const std::uint8_t> bytes);
 
 /// A secret that cannot be guessed: 128 random bits as 32 hexadecimal digits.
 std::string make_token();

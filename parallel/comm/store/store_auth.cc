@@ -10,6 +10,7 @@
 
 #include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/system_limits.h"
+#include "ringrad/parallel/comm/store/store_address.h"
 
 namespace ringrad {
 namespace {
@@ -46,11 +47,7 @@ StoreKeys derive_keys(std::string_view token, const StoreNonce& client, const St
 
 std::string derive_name(std::string_view token, std::string_view what) {
   const StoreMac mac = hmac(token, concat("ringrad store name", '\0', what));
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name;
-  for (std::size_t i = 0; i < mac.size() / 2; ++i)
-    name.append({kDigits[mac[i] >> 4], kDigits[mac[i] & 15]});
-  return name;
+  return hex(std::span(mac).first(mac.size() / 2));
 }
 
 bool is_same(const StoreMac& mac, std::string_view bytes) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
 
@@ -136,31 +137,10 @@ class Liar : public Communicator {
 
  protected:
   void do_abort(const std::string& reason) noexcept override { honest_.abort(reason); }
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
-    input_(tensor);
-    honest_.all_reduce(tensor, op);
-    result_(tensor);
-  }
-  void do_reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op, Where) override {
-    honest_.reduce_scatter(output, falsified(input), op);
-    result_(output);
-  }
-  void do_all_gather(const Tensor& output, const Tensor& input, Where) override {
-    honest_.all_gather(output, falsified(input));
-    result_(output);
-  }
-  void do_broadcast(const Tensor& tensor, int root, Where) override {
-    input_(tensor);
-    honest_.broadcast(tensor, root);
-    result_(tensor);
-  }
-  void do_reduce(const Tensor& tensor, int root, ReduceOp op, Where) override {
-    input_(tensor);
-    honest_.reduce(tensor, root, op);
-    result_(tensor);
-  }
-  void do_all_to_all(const Tensor& output, const Tensor& input, Where) override {
-    honest_.all_to_all(output, falsified(input));
+  void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
+                     Where where) override {
+    if (is_in_place(call.op)) input_(output);
+    honest_.run(call, output, is_in_place(call.op) ? output : falsified(input), where);
     result_(output);
   }
   void do_meet(const CollectiveCall&, Where) override { honest_.barrier(); }

@@ -12,6 +12,7 @@
 #include "ringrad/autograd/reduce.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/sequential.h"
+#include "ringrad/parallel/comm/common/collective_call.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
@@ -40,17 +41,13 @@ class OneRank final : public Communicator {
 
  protected:
   void do_abort(const std::string&) noexcept override {}
-  void do_all_reduce(const Tensor& tensor, ReduceOp op, Where) override {
-    if (op != ReduceOp::mean) return;
+  void do_collective(const CollectiveCall& call, const Tensor& tensor, const Tensor&,
+                     Where) override {
+    if (call.op != CollectiveOp::all_reduce || call.reduce != ReduceOp::mean) return;
     ++num_averages_;
     const std::byte *begin = shared_.raw_data(), *end = begin + shared_.numel() * 4;
     num_averages_in_place_ += tensor.raw_data() >= begin && tensor.raw_data() < end;
   }
-  void do_reduce_scatter(const Tensor&, const Tensor&, ReduceOp, Where) override {}
-  void do_all_gather(const Tensor&, const Tensor&, Where) override {}
-  void do_broadcast(const Tensor&, int, Where) override {}
-  void do_reduce(const Tensor&, int, ReduceOp, Where) override {}
-  void do_all_to_all(const Tensor&, const Tensor&, Where) override {}
   void do_meet(const CollectiveCall&, Where) override {}
   void do_send(const Tensor&, int, Where) override {}
   void do_recv(const Tensor&, int, Where) override {}
