@@ -45,6 +45,10 @@ void throw_of_any(const std::string& error, Communicator& comm, Where where) {
       throw DataError(concat("rank ", rank, ": ", text), where);
 }
 
+void on_all_ranks(Communicator& comm, Where where, const std::function<void()>& body) {
+  throw_of_any(error_of(body), comm, where);
+}
+
 std::vector<std::vector<PieceFacts>> facts_of_all(const std::vector<PieceFacts>& ours,
                                                   Communicator& comm, Where where) {
   std::vector<std::vector<PieceFacts>> all;

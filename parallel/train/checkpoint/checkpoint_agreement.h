@@ -28,6 +28,10 @@ void throw_of_any(const std::string& error, Communicator& comm, Where where);
 /// The message of the exception that body() throws; empty if it throws none.
 std::string error_of(const std::function<void()>& body);
 
+/// Runs `body` on every rank. Throws as throw_of_any, for errors of any type. All ranks must call
+/// this.
+void on_all_ranks(Communicator& comm, Where where, const std::function<void()>& body);
+
 /// A contiguous copy in host memory of its own.
 Tensor host_copy(const Tensor& x, Where where);
 

@@ -35,7 +35,7 @@ struct TensorSlice {
   std::int64_t end = 0;
 
   std::int64_t numel() const { return rows * (end - begin); }
-  bool operator==(const TensorSlice&) const = default;
+  auto operator<=>(const TensorSlice&) const = default;
 };
 
 /// The slice of extents [begin, end) along one axis. REQUIRES: axis is one of shape's

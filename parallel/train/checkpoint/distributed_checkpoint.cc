@@ -34,15 +34,14 @@ void check_equal(const nn::Checkpoint& checkpoint, const nn::StateDict& state, C
                  Where where) {
   const auto& buffers = checkpoint.names_of_buffers();
   std::vector<PieceFacts> facts;
-  const auto describe = [&] {
+  on_all_ranks(comm, where, [&] {
     for (const auto& [name, tensor] : state) {
       if (is_per_rank(checkpoint, name)) continue;
       facts.push_back({name, tensor.dtype(), tensor.shape(), whole_slice(tensor.shape())});
       if (std::find(buffers.begin(), buffers.end(), name) == buffers.end())
         facts.back().crc = crc_of(to_host(kernels::contiguous(tensor, where), where));
     }
-  };
-  throw_of_any(error_of(describe), comm, where);
+  });
   merge_pieces(facts_of_all(facts, comm, where), where);
 }
 
@@ -51,7 +50,7 @@ void check_equal(const nn::Checkpoint& checkpoint, const nn::StateDict& state, C
 void save_checkpoint(const nn::Checkpoint& checkpoint, const std::filesystem::path& path,
                      Communicator& comm, std::chrono::nanoseconds deadline, Where where) {
   nn::StateDict state;
-  throw_of_any(error_of([&] { state = checkpoint.state(); }), comm, where);
+  on_all_ranks(comm, where, [&] { state = checkpoint.state(); });
   check_equal(checkpoint, state, comm, where);
   for (const std::string& name : checkpoint.names_per_rank()) {
     Tensor& own = state.at(name);
@@ -84,7 +83,7 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
   on_root<DataError>(comm, where, read, deadline);
   if (!number_of_root(found, comm, where)) return false;
   nn::StateDict listed;
-  throw_of_any(error_of([&] { listed = checkpoint.state(); }), comm, where);
+  on_all_ranks(comm, where, [&] { listed = checkpoint.state(); });
   for (const auto& [name, own] : listed) {
     Shape shape = own.shape();
     const bool is_root = comm.rank() == 0;
@@ -94,10 +93,8 @@ bool load_checkpoint(nn::Checkpoint& checkpoint, const std::filesystem::path& pa
     comm.broadcast(state.at(name), 0, where);
   }
   // All ranks check before any of them changes anything.
-  const auto check = [&] { checkpoint.check_state(state, comm.rank(), where); };
-  throw_of_any(error_of(check), comm, where);
-  const auto set = [&] { checkpoint.load_state(state, comm.rank(), where); };
-  throw_of_any(error_of(set), comm, where);
+  on_all_ranks(comm, where, [&] { checkpoint.check_state(state, comm.rank(), where); });
+  on_all_ranks(comm, where, [&] { checkpoint.load_state(state, comm.rank(), where); });
   agree_on_generation(comm, where);
   return true;
 }

@@ -9,19 +9,15 @@ std::map<std::string, ParameterLayout> layouts_of(const std::string& item, nn::M
   std::map<std::string, ParameterLayout> layouts;
   for (const auto& [path, tensor] : module.state_dict())
     layouts[path] = {item + '.' + path, tensor.shape(), whole_slice(tensor.shape()), spread};
-  module.visit([&](const std::string& path, nn::Module& child) {
-    auto* const layer = dynamic_cast<ParallelLinear*>(&child);
-    if (!layer) return;
-    for (const auto& [own, part] : layer->named_parameters()) {
-      const int axis = layer->split_axis(part);
-      if (axis < 0) continue;
-      const Shape shape = layer->whole_shape(part);
-      const std::int64_t extent = part.shape()[axis], begin = layer->part_index() * extent;
-      const std::string below_module = path.empty() ? own : path + '.' + own;
-      layouts[below_module] = {item + '.' + below_module, shape,
-                               slice_along(shape, axis, begin, begin + extent), Spread::sharded};
-    }
-  });
+  for_parallel_parameters(
+      module, [&](const std::string& path, const ParallelLinear& layer, const Tensor& part) {
+        const int axis = layer.split_axis(part);
+        if (axis < 0) return;
+        const Shape shape = layer.whole_shape(part);
+        const std::int64_t extent = part.shape()[axis], begin = layer.part_index() * extent;
+        layouts[path] = {item + '.' + path, shape, slice_along(shape, axis, begin, begin + extent),
+                         Spread::sharded};
+      });
   return layouts;
 }
 

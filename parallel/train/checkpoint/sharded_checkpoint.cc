@@ -34,11 +34,21 @@ PieceFacts whole_facts(const std::string& name, const Tensor& tensor, Spread spr
   return {name, tensor.dtype(), tensor.shape(), whole_slice(tensor.shape()), spread};
 }
 
+// Row `rank` of a tensor that has one row per rank.
+PieceFacts row_facts(const std::string& name, const Tensor& tensor, const Communicator& comm) {
+  std::vector<std::int64_t> extents{comm.world_size()};
+  extents.insert(extents.end(), tensor.shape().begin(), tensor.shape().end());
+  const std::int64_t count = tensor.numel();
+  return {name,
+          tensor.dtype(),
+          Shape(extents),
+          {1, comm.rank() * count, (comm.rank() + 1) * count},
+          Spread::per_rank};
+}
+
 // "12.momentum" is parameter 12's momentum, which is split as the parameter is; "12.steps" is one
 // number. "step" belongs to no parameter: its number is -1.
 struct StateName {
-  bool counts_steps() const { return number >= 0 && what == "steps"; }
-
   explicit StateName(const std::string& name) : what(name) {
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
     if (error == std::errc() && *end == '.')
@@ -50,10 +60,12 @@ struct StateName {
   std::string what;
 };
 
-// How often a parameter was changed: all ranks that have a part of it agree.
-PieceFacts steps_facts(const std::string& optimizer, const std::string& parameter,
-                       const Tensor& steps) {
-  return whole_facts(concat(optimizer, '.', parameter, ".steps"), steps, Spread::owned);
+// Of an object that can also check a state dict.
+template <class Stateful>
+nn::Checkpoint::Access access_of(Stateful& item) {
+  return {[&item] { return item.state_dict(); },
+          [&item](const nn::StateDict& state, Where at) { item.load_state_dict(state, at); },
+          [&item](const nn::StateDict& state, Where at) { item.check_state_dict(state, at); }};
 }
 
 }  // namespace
@@ -101,33 +113,49 @@ const ParameterLayout& ShardedCheckpoint::layout_of(const Tensor& parameter,
   return found->second;
 }
 
+// All ranks that have a part of a parameter agree on how often it was changed, and all ranks agree
+// on what belongs to no parameter. `add_rest` adds the pieces of the other tensors.
+template <class AddRest>
+void ShardedCheckpoint::add_optimizer_state(const std::string& name,
+                                            const std::vector<Tensor>& parameters, AddRest add_rest,
+                                            Where where) {
+  std::vector<std::string> names;
+  for (const Tensor& parameter : parameters)
+    names.push_back(layout_of(parameter, name, where).name);
+  items_.push_back([=](const nn::StateDict& state, std::vector<Piece>& pieces, Where at) {
+    for (const auto& [path, tensor] : below(state, name)) {
+      const StateName parsed(path);
+      const auto number = static_cast<std::size_t>(parsed.number);
+      if (parsed.number < 0)
+        pieces.push_back({whole_facts(joined(name, path), tensor, Spread::owned), tensor});
+      else if (parsed.what == "steps")
+        pieces.push_back(
+            {whole_facts(concat(name, '.', names.at(number), ".steps"), tensor, Spread::owned),
+             tensor});
+      else
+        add_rest(number, parsed.what, tensor, pieces, at);
+    }
+  });
+}
+
 // A parameter's state is split like the parameter; a pipeline's ranks may have no optimizer at all.
 void ShardedCheckpoint::add(const std::string& name, nn::Optimizer& optimizer, Where where) {
   std::vector<ParameterLayout> layouts;
   for (const Tensor& parameter : optimizer.parameters())
     layouts.push_back(layout_of(parameter, name, where));
   local_.add(name, optimizer, where);
-  items_.push_back([=](const nn::StateDict& state, std::vector<Piece>& pieces, Where at) {
-    for (const auto& [path, tensor] : below(state, name)) {
-      const StateName parsed(path);
-      if (parsed.number < 0) {
-        pieces.push_back({whole_facts(joined(name, path), tensor, Spread::owned), tensor});
-        continue;
-      }
-      const ParameterLayout& layout = layouts.at(static_cast<std::size_t>(parsed.number));
-      if (parsed.counts_steps()) {
-        pieces.push_back({steps_facts(name, layout.name, tensor), tensor});
-        continue;
-      }
-      RINGRAD_CHECK(tensor.numel() == layout.slice.numel(), ValueError, at, "checkpoint: ", name,
-                    "'s ", parsed.what, " of ", layout.name,
-                    " must have an element for each of the parameter's; got ", tensor.numel(),
-                    " for ", layout.slice.numel());
-      pieces.push_back({{concat(name, '.', layout.name, '.', parsed.what), tensor.dtype(),
-                         layout.shape, layout.slice, layout.spread},
-                        tensor});
-    }
-  });
+  const auto add_rest = [=](std::size_t number, const std::string& what, const Tensor& tensor,
+                            std::vector<Piece>& pieces, Where at) {
+    const ParameterLayout& layout = layouts.at(number);
+    RINGRAD_CHECK(tensor.numel() == layout.slice.numel(), ValueError, at, "checkpoint: ", name,
+                  "'s ", what, " of ", layout.name,
+                  " must have an element for each of the parameter's; got ", tensor.numel(),
+                  " for ", layout.slice.numel());
+    pieces.push_back({{concat(name, '.', layout.name, '.', what), tensor.dtype(), layout.shape,
+                       layout.slice, layout.spread},
+                      tensor});
+  };
+  add_optimizer_state(name, optimizer.parameters(), add_rest, where);
 }
 
 // Cuts a part of an arena where parameters begin and end.
@@ -165,40 +193,18 @@ void ShardedCheckpoint::add(const std::string& name, ShardedOptimizer& optimizer
       layouts.back().push_back(layout);
     }
   }
-  local_.add(name,
-             nn::Checkpoint::Access{[&optimizer] { return optimizer.state_dict(); },
-                                    [&optimizer](const nn::StateDict& state, Where at) {
-                                      optimizer.load_state_dict(state, at);
-                                    },
-                                    [&optimizer](const nn::StateDict& state, Where at) {
-                                      optimizer.check_state_dict(state, at);
-                                    }},
-             where);
-  std::vector<std::string> names;
-  for (const Tensor& parameter : optimizer.parameters())
-    names.push_back(layout_of(parameter, name, where).name);
-  items_.push_back([name, layouts, names, &optimizer](const nn::StateDict& state,
-                                                      std::vector<Piece>& pieces, Where at) {
-    const auto parts = optimizer.parts();
-    for (const auto& [path, tensor] : below(state, name)) {
-      const StateName parsed(path);
-      if (parsed.number < 0) {
-        pieces.push_back({whole_facts(joined(name, path), tensor, Spread::owned), tensor});
-        continue;
-      }
-      if (parsed.counts_steps()) {
-        pieces.push_back(
-            {steps_facts(name, names.at(static_cast<std::size_t>(parsed.number)), tensor), tensor});
-        continue;
-      }
-      const ShardedOptimizer::Part& part = parts.at(static_cast<std::size_t>(parsed.number));
-      RINGRAD_CHECK(tensor.numel() == part.count, ValueError, at, "checkpoint: ", name, "'s ",
-                    parsed.what, " must have an element for each of the arena's; got ",
-                    tensor.numel(), " for ", part.count);
-      add_flat_pieces(name, tensor, parsed.what, part, optimizer.arenas()[part.arena],
-                      layouts[part.arena], pieces);
-    }
-  });
+  local_.add(name, access_of(optimizer), where);
+  const auto add_rest = [name, layouts, &optimizer](std::size_t number, const std::string& what,
+                                                    const Tensor& tensor,
+                                                    std::vector<Piece>& pieces, Where at) {
+    const ShardedOptimizer::Part part = optimizer.parts().at(number);
+    RINGRAD_CHECK(tensor.numel() == part.count, ValueError, at, "checkpoint: ", name, "'s ", what,
+                  " must have an element for each of the arena's; got ", tensor.numel(), " for ",
+                  part.count);
+    add_flat_pieces(name, tensor, what, part, optimizer.arenas()[part.arena], layouts[part.arena],
+                    pieces);
+  };
+  add_optimizer_state(name, optimizer.parameters(), add_rest, where);
 }
 
 void ShardedCheckpoint::add_whole(const std::string& name) {
@@ -207,42 +213,6 @@ void ShardedCheckpoint::add_whole(const std::string& name) {
       pieces.push_back({whole_facts(joined(name, path), tensor, Spread::replicated), tensor});
   });
 }
-
-void ShardedCheckpoint::add(const std::string& name, nn::GradScaler& scaler, Where where) {
-  local_.add(name, scaler, where);
-  add_whole(name);
-}
-
-void ShardedCheckpoint::add(const std::string& name, Tensor& tensor, Where where) {
-  local_.add(name, tensor, where);
-  add_whole(name);
-}
-
-void ShardedCheckpoint::add(const std::string& name, std::int64_t& number, Where where) {
-  local_.add(name, number, where);
-  add_whole(name);
-}
-
-void ShardedCheckpoint::add(const std::string& name, double& number, Where where) {
-  local_.add(name, number, where);
-  add_whole(name);
-}
-
-namespace {
-
-// Row `rank` of a tensor that has one row per rank.
-PieceFacts row_facts(const std::string& name, const Tensor& tensor, const Communicator& comm) {
-  std::vector<std::int64_t> extents{comm.world_size()};
-  extents.insert(extents.end(), tensor.shape().begin(), tensor.shape().end());
-  const std::int64_t count = tensor.numel();
-  return {name,
-          tensor.dtype(),
-          Shape(extents),
-          {1, comm.rank() * count, (comm.rank() + 1) * count},
-          Spread::per_rank};
-}
-
-}  // namespace
 
 void ShardedCheckpoint::add_rows(const std::string& name, OtherRanks other_ranks) {
   items_.push_back([this, name, other_ranks](const nn::StateDict& state, std::vector<Piece>& pieces,
@@ -263,28 +233,8 @@ void ShardedCheckpoint::add_per_rank(const std::string& name, nn::Checkpoint::Ac
   add_rows(name, other_ranks);
 }
 
-void ShardedCheckpoint::add_per_rank(const std::string& name, nn::Module& module,
-                                     OtherRanks other_ranks, Where where) {
-  local_.add(name, module, where);
-  add_rows(name, other_ranks);
-}
-
-void ShardedCheckpoint::add_per_rank(const std::string& name, nn::Optimizer& optimizer,
-                                     OtherRanks other_ranks, Where where) {
-  local_.add(name, optimizer, where);
-  add_rows(name, other_ranks);
-}
-
 void ShardedCheckpoint::add(const std::string& name, LocalSGD& average, Where where) {
-  local_.add(name,
-             nn::Checkpoint::Access{[&average] { return average.state_dict(); },
-                                    [&average](const nn::StateDict& state, Where at) {
-                                      average.load_state_dict(state, at);
-                                    },
-                                    [&average](const nn::StateDict& state, Where at) {
-                                      average.check_state_dict(state, at);
-                                    }},
-             where);
+  local_.add(name, access_of(average), where);
   add_whole(name);
 }
 
@@ -337,16 +287,14 @@ void ShardedCheckpoint::set_state(nn::StateDict staged, Where where) {
   for (const auto& [name, hook] : hooks_) of_hooks[name] = below(staged, name);
   for (const auto& [name, state] : of_hooks)
     for (const auto& [path, tensor] : state) staged.erase(joined(name, path));
-  const auto check = [&] {
+  on_all_ranks(comm_, where, [&] {
     local_.check_state(staged, 0, where);
     for (const auto& [name, hook] : hooks_) hook->check(of_hooks.at(name), where);
-  };
-  const auto set = [&] {
+  });
+  on_all_ranks(comm_, where, [&] {
     local_.load_state(staged, 0, where);
     for (const auto& [name, hook] : hooks_) hook->load(of_hooks.at(name), where);
-  };
-  throw_of_any(error_of(check), comm_, where);
-  throw_of_any(error_of(set), comm_, where);
+  });
 }
 
 std::vector<ShardedCheckpoint::Piece> ShardedCheckpoint::pieces_of(const nn::StateDict& local,

@@ -78,10 +78,18 @@ class ShardedCheckpoint {
   void add(const std::string& name, nn::Module& module, Where where = Where::current());
   void add(const std::string& name, nn::Optimizer& optimizer, Where where = Where::current());
   void add(const std::string& name, ShardedOptimizer& optimizer, Where where = Where::current());
-  void add(const std::string& name, nn::GradScaler& scaler, Where where = Where::current());
-  void add(const std::string& name, Tensor& tensor, Where where = Where::current());
-  void add(const std::string& name, std::int64_t& number, Where where = Where::current());
-  void add(const std::string& name, double& number, Where where = Where::current());
+  void add(const std::string& name, nn::GradScaler& scaler, Where where = Where::current()) {
+    add_common(name, scaler, where);
+  }
+  void add(const std::string& name, Tensor& tensor, Where where = Where::current()) {
+    add_common(name, tensor, where);
+  }
+  void add(const std::string& name, std::int64_t& number, Where where = Where::current()) {
+    add_common(name, number, where);
+  }
+  void add(const std::string& name, double& number, Where where = Where::current()) {
+    add_common(name, number, where);
+  }
   /// Adds each rank's own generator, with OtherRanks::keep.
   void add(const std::string& name, Generator& generator, Where where = Where::current());
 
@@ -103,9 +111,15 @@ class ShardedCheckpoint {
   /// Adds state that differs by rank, such as a replica between two averages of LocalSGD, and its
   /// optimizer.
   void add_per_rank(const std::string& name, nn::Module& module,
-                    OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current());
+                    OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current()) {
+    local_.add(name, module, where);
+    add_rows(name, other_ranks);
+  }
   void add_per_rank(const std::string& name, nn::Optimizer& optimizer,
-                    OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current());
+                    OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current()) {
+    local_.add(name, optimizer, where);
+    add_rows(name, other_ranks);
+  }
   void add_per_rank(const std::string& name, nn::Checkpoint::Access access,
                     OtherRanks other_ranks = OtherRanks::refuse, Where where = Where::current());
 
@@ -147,7 +161,16 @@ class ShardedCheckpoint {
       std::function<void(const nn::StateDict& local, std::vector<Piece>& pieces, Where where)>;
   struct Saving;
 
+  // What all ranks have, and no rank in parts.
+  template <class Item>
+  void add_common(const std::string& name, Item& item, Where where) {
+    local_.add(name, item, where);
+    add_whole(name);
+  }
   void add_whole(const std::string& name);
+  template <class AddRest>
+  void add_optimizer_state(const std::string& name, const std::vector<Tensor>& parameters,
+                           AddRest add_rest, Where where);
   static void add_flat_pieces(const std::string& item, const Tensor& flat, const std::string& what,
                               const ShardedOptimizer::Part& part, const nn::ParameterArena& arena,
                               const std::vector<ParameterLayout>& layouts,

@@ -47,11 +47,10 @@ bool ShardedCheckpoint::load(const std::filesystem::path& folder, Where where) {
     const CheckpointIndex index = parse_checkpoint_index(text, where);
     nn::StateDict staged;
     std::vector<Piece> pieces;
-    const auto stage = [&] {
+    on_all_ranks(comm_, where, [&] {
       staged = staged_for(index, where);
       pieces = pieces_of(staged, where);
-    };
-    throw_of_any(error_of(stage), comm_, where);
+    });
     check_layouts(index, pieces, where);
     std::optional<DataError> failure;
     try {
@@ -99,12 +98,11 @@ void ShardedCheckpoint::read_on_all_ranks(const std::filesystem::path& folder,
                                           const CheckpointIndex& index,
                                           const std::vector<Piece>& pieces, Where where) const {
   std::future<std::string> error;
-  const auto start = [&] {
+  on_all_ranks(comm_, where, [&] {
     error = std::async(std::launch::async, [&] {
       return error_of([&] { read_pieces(folder, index, pieces, where); });
     });
-  };
-  throw_of_any(error_of(start), comm_, where);
+  });
   await_all(
       "the reading of a checkpoint",
       [&](std::chrono::nanoseconds patience) {

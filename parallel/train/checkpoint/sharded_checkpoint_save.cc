@@ -128,15 +128,14 @@ void ShardedCheckpoint::begin(const std::filesystem::path& folder, bool copies, 
   wait(where);
   std::vector<Piece> pieces;
   std::vector<PieceFacts> facts;
-  const auto describe = [&] {
+  on_all_ranks(comm_, where, [&] {
     pieces = pieces_of(local_state(), where);
     for (Piece& piece : pieces) {
       piece.tensor = to_host(kernels::contiguous(piece.tensor, where), where);
       facts.push_back(piece.facts);
       if (!piece.is_buffer) facts.back().crc = crc_of(piece.tensor);
     }
-  };
-  throw_of_any(error_of(describe), comm_, where);
+  });
   CheckpointIndex index;
   index.tensors = merge_pieces(facts_of_all(facts, comm_, where), where);
   index.generation = agree_on_generation(comm_, where);
@@ -160,9 +159,8 @@ void ShardedCheckpoint::begin(const std::filesystem::path& folder, bool copies, 
       saving_->index =
           std::async(std::launch::async, [=] { task->complete(index, folder, where); });
   };
-  const std::string error = error_of(start);
   try {
-    throw_of_any(error, comm_, where);
+    on_all_ranks(comm_, where, start);
   } catch (...) {
     saving_.reset();
     throw;
@@ -190,7 +188,7 @@ void ShardedCheckpoint::wait(Where where) {
           return saving->own.wait_for(patience) == std::future_status::ready;
         },
         comm_, options_.deadline, where);
-    throw_of_any(error_of([&] { saving->own.get(); }), comm_, where);
+    on_all_ranks(comm_, where, [&] { saving->own.get(); });
     saving->all_written = true;
     on_root<DataError>(
         comm_, where, [&] { saving->index.get(); }, options_.deadline);

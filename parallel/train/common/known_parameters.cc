@@ -2,6 +2,13 @@
 
 namespace ringrad {
 
+std::vector<Tensor> trained_parameters(const nn::Module& module) {
+  std::vector<Tensor> trained;
+  for (const Tensor& parameter : module.parameters())
+    if (parameter.requires_grad()) trained.push_back(parameter);
+  return trained;
+}
+
 KnownParameters::KnownParameters(const char* scheme, const nn::Module& module)
     : scheme_(scheme), module_(module) {
   for (const Tensor& parameter : module.parameters())

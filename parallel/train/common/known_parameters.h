@@ -11,6 +11,9 @@
 
 namespace ringrad {
 
+/// The parameters that require a gradient.
+std::vector<Tensor> trained_parameters(const nn::Module& module);
+
 class KnownParameters {
  public:
   /// `scheme` names the caller in messages.

@@ -18,6 +18,7 @@
 #include "ringrad/parallel/comm/same_text.h"
 #include "ringrad/parallel/train/common/caller_state.h"
 #include "ringrad/parallel/train/common/device_threads.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -311,9 +312,7 @@ DataParallel::DataParallel(nn::Module& module, const MakeReplica& make_replica,
                 "DataParallel: there must be at least one device; got none");
   // Replicas on devices[0] will read the parameters in place, where they must then stay: in an
   // arena, so that an optimizer's step is one pass. Gradients stay as they are.
-  std::vector<Tensor> trained;
-  for (const Tensor& parameter : module.parameters())
-    if (parameter.requires_grad()) trained.push_back(parameter);
+  const std::vector<Tensor> trained = trained_parameters(module);
   nn::make_arenas(trained, {}, where);
   for (const Tensor& parameter : trained)
     if (!leaf_of(parameter)->has_gradient()) parameter.set_grad({});

@@ -4,6 +4,7 @@
 
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/core/trace.h"
+#include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/record/fault_injection.h"
@@ -24,13 +25,6 @@ DistributedDataParallel::DistributedDataParallel(nn::Module& module, Communicato
   reducer_->add_hooks();
   sync_buffers(where);
 }
-
-DistributedDataParallel::~DistributedDataParallel() = default;
-
-DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model) : reducer_(model.reducer_) {
-  reducer_->pause();
-}
-DistributedDataParallel::NoSync::~NoSync() { reducer_->resume(); }
 
 Tensor DistributedDataParallel::forward(const Tensor& x, Where at) {
   const TraceSpan span("forward", "compute");
@@ -66,11 +60,8 @@ bool replicas_identical(const nn::Module& module, Communicator& comm, Where wher
   const NoGradGuard guard;
   Tensor identical = ones({1}, {.dtype = DType::int32, .device = Device()});
   for (const auto& [name, tensor] : module.state_dict()) {
-    const Options on_host{.dtype = tensor.dtype(), .device = Device()};
-    const Tensor reference = empty(tensor.shape(), on_host, where);
-    kernels::copy_(reference, tensor, where);
-    const Tensor own = empty(tensor.shape(), on_host, where);
-    kernels::copy_(own, tensor, where);
+    const Tensor own = to_host(kernels::contiguous(tensor, where), where),
+                 reference = kernels::clone(own, where);
     comm.broadcast(reference, 0, where);
     const auto bytes = static_cast<std::size_t>(tensor.numel()) * size_bytes(tensor.dtype());
     if (bytes > 0 && std::memcmp(own.raw_data(), reference.raw_data(), bytes) != 0)

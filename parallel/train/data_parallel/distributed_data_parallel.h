@@ -41,7 +41,6 @@ class DistributedDataParallel {
   DistributedDataParallel(nn::Module& module, Communicator& comm,
                           const DistributedDataParallelOptions& options = {},
                           Where where = Where::current());
-  ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -50,8 +49,10 @@ class DistributedDataParallel {
   /// gradients differ.
   class NoSync {
    public:
-    explicit NoSync(DistributedDataParallel& model);
-    ~NoSync();
+    explicit NoSync(DistributedDataParallel& model) : reducer_(model.reducer_) {
+      reducer_->pause();
+    }
+    ~NoSync() { reducer_->resume(); }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 

@@ -54,7 +54,7 @@ nn::StateDict ErrorMemory::state() const {
   return state;
 }
 
-void ErrorMemory::check(const nn::StateDict& state, Where where) {
+void ErrorMemory::check(const nn::StateDict& state, Where where) const {
   for (const auto& [name, tensor] : state)
     RINGRAD_CHECK(name.starts_with("left."), ValueError, where,
                   "error memory: names must be left.<parameter>; got ", name);

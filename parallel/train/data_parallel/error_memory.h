@@ -19,26 +19,27 @@
 #include "ringrad/core/storage.h"
 #include "ringrad/core/tensor.h"
 #include "ringrad/nn/state_dict.h"
+#include "ringrad/parallel/train/data_parallel/hook_state.h"
 #include "ringrad/parallel/train/data_parallel/reducer.h"
 
 namespace ringrad {
 
 /// Not thread-safe: one thread at a time.
-class ErrorMemory {
+class ErrorMemory final : public HookState {
  public:
   /// What was left of a bucket's earlier gradients, as a slice of this memory, float32 or float64.
   /// The caller writes into it what it does not send.
   Tensor left_of(const GradientBucket& bucket, Where where);
 
   /// "left.<parameter>" for each parameter that has been in a bucket, with one axis.
-  nn::StateDict state() const;
+  nn::StateDict state() const override;
   /// Throws: ValueError unless names are like those above
-  static void check(const nn::StateDict& state, Where where);
+  void check(const nn::StateDict& state, Where where) const override;
   /// Replaces what was left of earlier gradients by copies of `state`, named as above.
   ///
   /// Throws: ValueError for other names; left_of() later throws ShapeError unless each parameter
   ///         has as many elements
-  void load(const nn::StateDict& state, Where where);
+  void load(const nn::StateDict& state, Where where) override;
 
  private:
   const Tensor& all_of(const Tensor& gradients, Where where);

@@ -170,7 +170,7 @@ void PowerSgd::check(const nn::StateDict& state, Where where) const {
   const auto random = state.find("random");
   RINGRAD_CHECK(random != state.end() && random->second.numel() == 2, ValueError, where,
                 "power_sgd: its state must have \"random\" of two numbers; got another");
-  ErrorMemory::check(errors_in(state), where);
+  memory_.check(errors_in(state), where);
 }
 
 void PowerSgd::load(const nn::StateDict& state, Where where) {

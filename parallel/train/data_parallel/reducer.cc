@@ -48,14 +48,11 @@ bool overlaps(Overlap wanted, const std::vector<nn::ParameterArena>& arenas,
 
 std::vector<nn::ParameterArena> make_arenas(const nn::Module& module, Communicator& comm,
                                             Where where) {
-  std::vector<Tensor> trained;
-  for (const Tensor& parameter : module.parameters())
-    if (parameter.requires_grad()) trained.push_back(parameter);
   // Allocates where the communicator reduces in place.
   const auto make_gradients = [&](std::int64_t count, const Options& options) {
     return comm.empty_shared({count}, options, where);
   };
-  return make_same_arenas(trained, comm, make_gradients, where);
+  return make_same_arenas(trained_parameters(module), comm, make_gradients, where);
 }
 
 // Elements [begin, end) of an arena, with a version counter of their own: the stream changes one
@@ -79,12 +76,6 @@ Work average(const GradientBucket& bucket, CommunicationStream& stream, Where wh
         comm.all_reduce(gradients, ReduceOp::mean, where);
       },
       where);
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 }  // namespace
@@ -174,8 +165,6 @@ void Reducer::add_hooks() {
   average_loss_.emplace(trained,
                         [this](double loss, Where where) { return mean_over_ranks(loss, where); });
 }
-
-void Reducer::set_communication_hook(CommunicationHook hook) { hook_ = std::move(hook); }
 
 // --- A backward pass ---------------------------------------------------------------------------
 
@@ -342,15 +331,16 @@ bool Reducer::compare_presence() {
 
 void Reducer::check_reached() const {
   if (options_.allow_unused && !(options_.static_graph && has_learned_)) return;
-  std::vector<std::string> missing;
+  std::string missing;
   for (const Parameter& parameter : parameters_)
-    if (parameter.arrival == 0 && parameter.is_used) missing.push_back(parameter.name);
+    if (parameter.arrival == 0 && parameter.is_used)
+      missing += (missing.empty() ? "" : ", ") + parameter.name;
   RINGRAD_CHECK(missing.empty(), AutogradError, where_, "DistributedDataParallel: ",
                 options_.allow_unused
                     ? "with static_graph every pass must reach the same parameters"
                     : "without allow_unused every backward pass must reach all parameters",
-                "; on rank ", comm_.rank_names()(comm_.rank()), " it did not reach ",
-                joined(missing), options_.allow_unused ? ", which the first one did" : "");
+                "; on rank ", comm_.rank_names()(comm_.rank()), " it did not reach ", missing,
+                options_.allow_unused ? ", which the first one did" : "");
 }
 
 // From now on, buckets are ordered as rank 0's gradients came.

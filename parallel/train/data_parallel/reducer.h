@@ -55,9 +55,10 @@ enum class Overlap : std::uint8_t { automatic, never, always };
 
 struct DistributedDataParallelOptions {
   /// A bucket is closed when it holds at least this many bytes. 0 derives a size from the cost of
-  /// the group's links.
+  /// the group's links; where a library moves the data, and no cost is known, it means 4 MiB.
   std::int64_t bucket_bytes = 0;
-  /// The same for the first bucket; 0 means a quarter of bucket_bytes.
+  /// The same for the bucket at the end of the last arena, which as a rule is complete first; 0
+  /// means a quarter of bucket_bytes.
   std::int64_t first_bucket_bytes = 0;
   /// Whether buckets are reduced while backward goes on, or by the thread that runs backward.
   /// `automatic` overlaps always on a GPU; on the CPU it overlaps over a network (where threads
@@ -110,7 +111,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   /// Registers the hooks: backward passes are reduced from now on.
   void add_hooks();
-  void set_communication_hook(CommunicationHook hook);
+  void set_communication_hook(CommunicationHook hook) { hook_ = std::move(hook); }
 
   /// Between pause() and resume(), passes are not reduced.
   void pause() { ++num_pauses_; }

@@ -23,9 +23,7 @@ constexpr std::int64_t kCutBytes = 64;
 
 nn::ParameterGroups trained_groups(const nn::Module& module, const nn::ParameterGroups& groups,
                                    Where where) {
-  std::vector<Tensor> trained;
-  for (const Tensor& parameter : module.parameters())
-    if (parameter.requires_grad()) trained.push_back(parameter);
+  const std::vector<Tensor> trained = trained_parameters(module);
   if (groups.begin() == groups.end()) return trained;
   const auto identities = [](const std::vector<Tensor>& parameters) {
     std::multiset<const TensorImpl*> result;

@@ -101,30 +101,21 @@ void reduce(const Tensor& gradients, const Tensor& left, double ratio, Communica
   kernels::copy_(gradients, kernels::cast(mean, gradients.dtype(), where), where);
 }
 
-struct TopKState final : HookState {
-  nn::StateDict state() const override { return memory.state(); }
-  void check(const nn::StateDict& state, Where where) const override {
-    ErrorMemory::check(state, where);
-  }
-  void load(const nn::StateDict& state, Where where) override { memory.load(state, where); }
-  ErrorMemory memory;
-};
-
 }  // namespace
 
 CommunicationHook top_k_compression(const TopKOptions& options, Where where) {
   RINGRAD_CHECK(options.ratio > 0 && options.ratio <= 1, ValueError, where,
                 "top_k_compression: ratio must be in (0, 1]; got ", options.ratio);
-  const auto state = std::make_shared<TopKState>();
-  const auto reduce_bucket = [ratio = options.ratio, where, state](const GradientBucket& bucket,
-                                                                   CommunicationStream& stream) {
+  const auto memory = std::make_shared<ErrorMemory>();
+  const auto reduce_bucket = [ratio = options.ratio, where, memory](const GradientBucket& bucket,
+                                                                    CommunicationStream& stream) {
     RINGRAD_CHECK(bucket.gradients.numel() <= std::numeric_limits<std::int32_t>::max(), ValueError,
                   where, "top_k_compression: a bucket must hold less than 2^31 elements; got ",
                   bucket.gradients.numel());
     const auto average_chosen = [=, &bucket](Communicator& comm) {
       const Tensor& gradients = bucket.gradients;
       if (gradients.numel() == 0) return;
-      const Tensor left = state->memory.left_of(bucket, where);
+      const Tensor left = memory->left_of(bucket, where);
       kernels::add_(left, gradients, 1, where);
       if (left.dtype() == DType::float64)
         reduce<double>(gradients, left, ratio, comm, where);
@@ -133,7 +124,7 @@ CommunicationHook top_k_compression(const TopKOptions& options, Where where) {
     };
     return stream.run(concat("bucket ", bucket.index, " by top-k"), average_chosen, where);
   };
-  return hook_with_state(state, reduce_bucket);
+  return hook_with_state(memory, reduce_bucket);
 }
 
 }  // namespace ringrad

@@ -12,10 +12,6 @@ namespace ringrad {
 namespace {
 
 using Range = std::pair<std::int64_t, std::int64_t>;
-using Place = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // a slice's rows, begin, end
-
-Place place_of(const TensorSlice& slice) { return {slice.rows, slice.begin, slice.end}; }
-
 // True if the ranges follow each other from 0 to the end.
 bool cover(const std::set<Range>& ranges, std::int64_t end) {
   std::int64_t next = 0;
@@ -29,16 +25,15 @@ bool cover(const std::set<Range>& ranges, std::int64_t end) {
 // All ranks' pieces of one parameter.
 struct Parameter {
   std::int64_t numel = 0;
-  std::map<Place, std::set<Range>> slices;
+  std::map<TensorSlice, std::set<Range>> slices;
 
   bool is_covered_once() const {
     std::set<Range> columns;
     std::set<std::int64_t> rows;
-    for (const auto& [place, ranges] : slices) {
-      const auto& [num_rows, begin, end] = place;
-      rows.insert(num_rows);
-      columns.emplace(begin, end);
-      if (!cover(ranges, num_rows * (end - begin))) return false;
+    for (const auto& [slice, ranges] : slices) {
+      rows.insert(slice.rows);
+      columns.emplace(slice.begin, slice.end);
+      if (!cover(ranges, slice.numel())) return false;
     }
     return rows.size() == 1 && cover(columns, numel / *rows.begin());
   }
@@ -46,10 +41,9 @@ struct Parameter {
 
 std::string text_of_slices(const Parameter& parameter) {
   std::string text;
-  for (const auto& [place, ranges] : parameter.slices) {
-    const auto& [rows, begin, end] = place;
-    text += concat(text.empty() ? "" : "; ", "columns [", begin, ", ", end, ") of ", rows,
-                   rows == 1 ? " row" : " rows");
+  for (const auto& [slice, ranges] : parameter.slices) {
+    text += concat(text.empty() ? "" : "; ", "columns [", slice.begin, ", ", slice.end, ") of ",
+                   slice.rows, slice.rows == 1 ? " row" : " rows");
     for (const auto& [from, to] : ranges) text += concat(", of these [", from, ", ", to, ')');
   }
   return text;
@@ -82,7 +76,7 @@ std::vector<GradientPiece> parse_gradient_pieces(std::string_view text) {
 std::vector<bool> counted_pieces(const std::vector<std::vector<GradientPiece>>& by_rank, int rank,
                                  Where where) {
   std::map<std::string, Parameter> parameters;
-  std::map<std::tuple<std::string, Place, Range>, int> first_rank;
+  std::map<std::tuple<std::string, TensorSlice, Range>, int> first_rank;
   for (int r = 0; r < static_cast<int>(by_rank.size()); ++r)
     for (const GradientPiece& piece : by_rank[static_cast<std::size_t>(r)]) {
       const Range range(piece.begin, piece.end);
@@ -91,8 +85,8 @@ std::vector<bool> counted_pieces(const std::vector<std::vector<GradientPiece>>& 
                     "ModelGradients: a parameter must have one size on all ranks; got ",
                     parameter.numel, " and ", piece.numel, " elements of ", piece.name);
       parameter.numel = piece.numel;
-      parameter.slices[place_of(piece.slice)].insert(range);
-      first_rank.try_emplace({piece.name, place_of(piece.slice), range}, r);
+      parameter.slices[piece.slice].insert(range);
+      first_rank.try_emplace({piece.name, piece.slice, range}, r);
     }
   for (const auto& [name, parameter] : parameters)
     RINGRAD_CHECK(parameter.is_covered_once(), ValueError, where,
@@ -101,9 +95,8 @@ std::vector<bool> counted_pieces(const std::vector<std::vector<GradientPiece>>& 
                   name, " of ", parameter.numel, " elements: ", text_of_slices(parameter));
   std::vector<bool> counted;
   for (const GradientPiece& piece : by_rank[static_cast<std::size_t>(rank)])
-    counted.push_back(
-        !piece.is_repeated &&
-        first_rank.at({piece.name, place_of(piece.slice), {piece.begin, piece.end}}) == rank);
+    counted.push_back(!piece.is_repeated &&
+                      first_rank.at({piece.name, piece.slice, {piece.begin, piece.end}}) == rank);
   return counted;
 }
 

@@ -37,7 +37,7 @@ void ParameterClient::check_not_finished(const char* operation, Where where) con
 void ParameterClient::pull(Where where) {
   check_not_finished("pull", where);
   if (!has_pulled_) fault_step();
-  send_request(*line_, Request::pull, where);
+  send_message(*line_, Request::pull, kServer, where);
   receive_parameters(where);
   has_pulled_ = true;
 }
@@ -47,7 +47,7 @@ void ParameterClient::push(Where where) {
   RINGRAD_CHECK(has_pulled_, ValueError, where,
                 "push: each step must begin with a pull; got a second push after one");
   replica_.settle(where);
-  send_request(*line_, Request::push, where);
+  send_message(*line_, Request::push, kServer, where);
   line_->send(gradient_presence(replica_.arenas()), kServer, where);
   for (const nn::ParameterArena& arena : replica_.arenas()) {
     line_->send(to_host(arena.gradients(), where), kServer, where);
@@ -59,14 +59,14 @@ void ParameterClient::push(Where where) {
 
 void ParameterClient::finish(Where where) {
   check_not_finished("finish", where);
-  send_request(*line_, Request::finish, where);
+  send_message(*line_, Request::finish, kServer, where);
   receive_parameters(where);
   has_finished_ = true;
 }
 
 void ParameterClient::receive_parameters(Where where) {
-  Reply reply = receive_reply(*line_, where);
-  while (reply.answer == Answer::wait) reply = receive_reply(*line_, where);
+  Reply reply{Answer::wait, 0};
+  while (reply.answer == Answer::wait) reply = receive_message<Reply>(*line_, kServer, where);
   lead_ = reply.lead;
   replica_.settle(where);  // they must still be in their arenas
   for (const nn::ParameterArena& arena : replica_.arenas()) {

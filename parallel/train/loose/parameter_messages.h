@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -39,9 +40,27 @@ inline constexpr int kWorker = 1;  // in a line
 /// its own. All ranks must call it.
 std::vector<std::unique_ptr<Communicator>> connect_workers(Communicator& comm, Where where);
 
-void send_request(Communicator& line, Request request, Where where);
-Request receive_request(Communicator& line, Where where);
-void send_reply(Communicator& line, Reply reply, Where where);
-Reply receive_reply(Communicator& line, Where where);
+/// The memory of a Request or a Reply, which consist of 64-bit integers.
+template <class Message>
+Tensor numbers_of(Where where) {
+  constexpr std::int64_t kCount = sizeof(Message) / sizeof(std::int64_t);
+  return empty({kCount}, {.dtype = DType::int64, .device = Device()}, where);
+}
+
+template <class Message>
+void send_message(Communicator& line, const Message& message, int to, Where where) {
+  const Tensor numbers = numbers_of<Message>(where);
+  std::memcpy(numbers.raw_data(), &message, sizeof message);
+  line.send(numbers, to, where);
+}
+
+template <class Message>
+Message receive_message(Communicator& line, int from, Where where) {
+  const Tensor numbers = numbers_of<Message>(where);
+  line.recv(numbers, from, where);
+  Message message;
+  std::memcpy(&message, numbers.raw_data(), sizeof message);
+  return message;
+}
 
 }  // namespace ringrad

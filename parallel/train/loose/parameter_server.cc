@@ -41,7 +41,7 @@ class Server {
         replica_("serve_parameters", module, comm, where),
         clocks_(comm.world_size() - 1) {
     report_.num_gradients.resize(static_cast<std::size_t>(comm.world_size()));
-    publish(values_on_host());
+    values_ = values_on_host();
     auto lines = connect_workers(comm, where);
     for (std::size_t i = 0; i < lines.size(); ++i)
       workers_.push_back({static_cast<int>(i),
@@ -70,7 +70,6 @@ class Server {
 
   std::vector<Tensor> gradients_on_host() const;
   std::vector<Tensor> values_on_host() const;
-  void publish(std::vector<Tensor> values) { values_ = std::move(values); }
 
   // On the caller's thread.
   std::vector<int> due() const;
@@ -164,7 +163,7 @@ ParameterServerReport Server::run() {
     apply(due, scale);
     auto values = values_on_host();
     lock.lock();
-    publish(std::move(values));
+    values_ = std::move(values);
     ++report_.num_steps;
     for (const int number : due) {
       workers_[static_cast<std::size_t>(number)].has_come = false;
@@ -226,7 +225,7 @@ void Server::serve(Worker& worker) noexcept {
 // Returns false when the worker has finished. Gradients that it pushed before are always applied
 // first.
 bool Server::answer(Worker& worker) {
-  const Request request = receive_request(*worker.line, where_);
+  const Request request = receive_message<Request>(*worker.line, kWorker, where_);
   if (request == Request::push) {
     worker.line->recv(worker.presence, kWorker, where_);
     for (const Tensor& gradients : worker.gradients) worker.line->recv(gradients, kWorker, where_);
@@ -257,7 +256,7 @@ template <class Ready>
 void Server::wait_until(Worker& worker, std::unique_lock<std::mutex>& lock, Ready ready) {
   while (!changed_.wait_for(lock, kWordTime, [&] { return failure_ || ready(); })) {
     lock.unlock();
-    send_reply(*worker.line, {Answer::wait, 0}, where_);
+    send_message(*worker.line, Reply{Answer::wait, 0}, kWorker, where_);
     lock.lock();
   }
   if (failure_) throw CollectiveError(*failure_, where_);
@@ -266,7 +265,7 @@ void Server::wait_until(Worker& worker, std::unique_lock<std::mutex>& lock, Read
 void Server::send_values(Worker& worker, std::unique_lock<std::mutex>& lock, std::int64_t lead) {
   const std::vector<Tensor> values = values_;
   lock.unlock();
-  send_reply(*worker.line, {Answer::go_on, lead}, where_);
+  send_message(*worker.line, Reply{Answer::go_on, lead}, kWorker, where_);
   for (const Tensor& of_arena : values) worker.line->send(of_arena, kWorker, where_);
 }
 

@@ -19,6 +19,7 @@
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/parallel/comm/common/rethrow.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 #include "ringrad/parallel/train/common/on_root.h"
 
 namespace ringrad {
@@ -47,10 +48,10 @@ std::vector<Layer> layers_of(nn::Sequential& net) {
 class ProfiledPass {
  public:
   ProfiledPass(std::size_t index, const Layer& layer, bool with_relu)
-      : index(index), layer_(layer), with_relu_(with_relu) {
-    for (const Tensor& parameter : layer.module->parameters())
-      if (parameter.requires_grad()) trained.push_back(parameter);
-  }
+      : index(index),
+        trained(trained_parameters(*layer.module)),
+        layer_(layer),
+        with_relu_(with_relu) {}
 
   Tensor run(const Tensor& x, Where where) const {
     try {

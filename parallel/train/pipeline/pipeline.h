@@ -23,23 +23,26 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ringrad/nn/layers/sequential.h"
 #include "ringrad/nn/module.h"
+#include "ringrad/nn/optimizer/partial_gradients.h"
+#include "ringrad/parallel/comm/communication_stream.h"
 #include "ringrad/parallel/comm/communicator.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_plan.h"
 #include "ringrad/parallel/plan/predict/pipeline_cost.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
+#include "ringrad/parallel/train/pipeline/pipeline_clock.h"
+#include "ringrad/parallel/train/pipeline/pipeline_stages.h"
+#include "ringrad/parallel/train/pipeline/stage_replicas.h"
 #include "ringrad/parallel/train/pipeline/tied_parameters.h"
 
 namespace ringrad {
-
-class PipelineExecutor;
 
 struct PipelineOptions {
   /// The ranks that hold the same stages; must outlive the pipeline.
@@ -72,12 +75,16 @@ struct PipelineOptions {
 /// rank's stages: use clip_grad_norm() here, or ModelGradients (gradients/model_gradients.h), which
 /// also knows GradScaler, ShardedOptimizer and parallel layers.
 ///
+/// train_step() takes the plan's actions of this rank in order: pipeline_stages.h computes,
+/// comm/host/tensor_message.h sends and receives, stage_replicas.h averages in a stage's last
+/// backward pass. An error on this rank aborts all groups of the pipeline.
+///
 /// Between GPUs of one machine no host waits for a device: messages have streams of their own.
 /// Otherwise a message is copied when it is sent, and again when it is received.
 class Pipeline {
  public:
   /// The mean over the rows of a micro-batch, one element.
-  using Loss = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+  using Loss = PipelineStages::Loss;
 
   /// Stage s is on rank s mod world_size; stages of other ranks may be null. A plan without
   /// messages gets them (with_messages). All ranks must construct it at the same point.
@@ -91,7 +98,6 @@ class Pipeline {
            const PipelineOptions& options = {}, Where where = Where::current());
   Pipeline(std::vector<nn::Sequential>& stages, Communicator& comm, PipelinePlan plan, Loss loss,
            const PipelineOptions& options = {}, Where where = Where::current());
-  ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -126,9 +132,9 @@ class Pipeline {
   double clip_grad_norm(double max_norm, Where where = Where::current());
 
   /// This rank's stages, by their index.
-  const std::map<int, nn::Module*>& stages() const;
+  const std::map<int, nn::Module*>& stages() const { return stages_.modules(); }
   /// True for a trained parameter that a stage of a lower rank has as well (PipelineOptions::tied).
-  bool is_repeated(const Tensor& parameter) const;
+  bool is_repeated(const Tensor& parameter) const { return tied_->is_repeated(parameter); }
 
   /// Sets all stages of this rank to training or evaluation.
   void train(bool training = true);
@@ -139,12 +145,12 @@ class Pipeline {
   void sync_buffers(Where where = Where::current());
 
   /// The plan, including its messages.
-  const PipelinePlan& plan() const;
+  const PipelinePlan& plan() const { return plan_; }
   /// The losses of the latest train_step, on the last stage's rank.
-  const std::vector<Tensor>& micro_batch_losses() const;
+  const std::vector<Tensor>& micro_batch_losses() const { return stages_.losses(); }
   /// The most micro-batches that this rank has kept at the same time in the latest train_step,
   /// counted per stage.
-  int peak_kept() const;
+  int peak_kept() const { return stages_.peak_kept(); }
 
   /// When each action of the latest train_step began and ended, on all ranks. GPU times come from
   /// the device's clock (the simulator's, if simulated). All ranks must call it.
@@ -153,7 +159,37 @@ class Pipeline {
   PipelineTimes times(Where where = Where::current());
 
  private:
-  const std::unique_ptr<PipelineExecutor> executor_;
+  const std::vector<PipelineAction>& actions() const {
+    return plan_.actions[static_cast<std::size_t>(comm_.rank())];
+  }
+
+  void add_stages(const std::vector<nn::Module*>& stages, Where where);
+  void join(const std::vector<std::vector<StageParameter>>& ties,
+            const std::vector<nn::Module*>& stages, const PipelineOptions& options, Where where);
+  void mark_stages();
+  void begin_step(Where where);
+  template <class Body>
+  void run(const char* what, Body body);
+  void perform(const PipelineAction& action, Where where);
+  void compute(const PipelineAction& action, Where where);
+  void send(const PipelineAction& action, Where where);
+  void receive(const PipelineAction& action, Where where);
+  void abort(const std::string& reason) const noexcept;
+
+  Communicator& comm_;
+  const PipelinePlan plan_;
+  Communicator* const replicas_comm_;
+  PipelineStages stages_;
+  Device device_ = default_device();
+  std::optional<TiedParameters> tied_;
+  std::map<int, StageReplicas> replicas_;     // by stage
+  std::map<int, std::size_t> last_backward_;  // by stage: an index into actions()
+  std::optional<PipelineClock> clock_;
+  std::optional<nn::PartialGradients> marked_;
+  // Activations and gradients may pass each other, so each kind has a group and a stream of its
+  // own.
+  std::unique_ptr<Communicator> activation_comm_, gradient_comm_;
+  std::optional<CommunicationStream> activations_, gradients_;
 };
 
 }  // namespace ringrad

@@ -1,6 +1,6 @@
 // PipelineStages: the computation of one rank of a pipeline: its stages, on micro-batches, and what
-// is kept between their forward and backward passes. The executor decides on the order and on
-// messages (pipeline_executor.h).
+// is kept between their forward and backward passes. Pipeline decides on the order and on messages
+// (pipeline.h).
 //
 //     input(s, b)         from the stage before   forward(s, b)    output(s, b)       onwards
 //     grad_output(s, b)   from the next stage     backward(s, b)   grad_input(s, b)   back

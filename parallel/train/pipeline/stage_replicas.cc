@@ -1,8 +1,7 @@
 #include "ringrad/parallel/train/pipeline/stage_replicas.h"
 
-#include <algorithm>
-
 #include "ringrad/parallel/comm/common/call_purpose.h"
+#include "ringrad/parallel/train/common/known_parameters.h"
 #include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
@@ -10,17 +9,10 @@ namespace ringrad {
 StageReplicas::StageReplicas(nn::Module& stage, Communicator& comm,
                              const DistributedDataParallelOptions& options, Where where)
     : stage_(stage), comm_(comm), broadcasts_buffers_(options.broadcast_buffers) {
-  const auto parameters = stage.parameters();
-  if (std::any_of(parameters.begin(), parameters.end(),
-                  [](const Tensor& parameter) { return parameter.requires_grad(); })) {
+  if (!trained_parameters(stage).empty())
     trained_.emplace(stage, comm, options, where);
-    return;
-  }
-  check_same_model("Pipeline", stage, comm, where);
-  purpose_ = purpose_of("Pipeline", stage, comm, where);
-  const PurposeScope scope(purpose_);
-  for (const Tensor& parameter : parameters) broadcast_value(parameter, comm, where);
-  broadcast_buffers(stage, comm, where);
+  else
+    frozen_.emplace("Pipeline", stage, comm, where);
 }
 
 void StageReplicas::begin_step(Where where) {
@@ -35,10 +27,7 @@ void StageReplicas::begin_step(Where where) {
                   "Pipeline: a stage that was frozen when it was made must stay so; got a "
                   "parameter of shape ",
                   parameter.shape(), " that requires a gradient now; make a new one");
-  if (broadcasts_buffers_ && stage_.is_training()) {
-    const PurposeScope scope(purpose_);
-    broadcast_buffers(stage_, comm_, where);
-  }
+  if (broadcasts_buffers_ && stage_.is_training()) sync_buffers(where);
 }
 
 void StageReplicas::after_last_backward() {
@@ -47,7 +36,7 @@ void StageReplicas::after_last_backward() {
 
 void StageReplicas::sync_buffers(Where where) {
   if (trained_) return trained_->sync_buffers(where);
-  const PurposeScope scope(purpose_);
+  const PurposeScope scope(frozen_->purpose());
   broadcast_buffers(stage_, comm_, where);
 }
 

@@ -10,6 +10,7 @@
 
 #include "ringrad/nn/module.h"
 #include "ringrad/parallel/comm/communicator.h"
+#include "ringrad/parallel/train/common/replica.h"
 #include "ringrad/parallel/train/data_parallel/distributed_data_parallel.h"
 
 namespace ringrad {
@@ -36,7 +37,7 @@ class StageReplicas {
   nn::Module& stage_;
   Communicator& comm_;
   const bool broadcasts_buffers_;
-  std::uint16_t purpose_ = 0;  // of a stage without trained parameters
+  std::optional<Replica> frozen_;  // a stage without trained parameters
   std::optional<DistributedDataParallel> trained_;
   std::optional<DistributedDataParallel::NoSync> not_yet_;
   std::int64_t num_passes_ = 0;

@@ -27,20 +27,16 @@ constexpr int kRepeats = 9, kWarmUp = 3, kMostThreads = 32;
 // Sums are in canonical order unless a group's options choose another one (comm/group_options.h).
 const std::vector<std::string> kCanonical = {"one_shot", "two_shot"};
 
-double seconds_of(const std::function<void()>& call) {
-  const auto begin = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 // Calls `before` before each call, untimed.
 double median_seconds(
     const std::function<void()>& call, const std::function<void()>& before = [] {}) {
   std::vector<double> seconds;
   for (int i = -kWarmUp; i < kRepeats; ++i) {
     before();
-    const double took_s = seconds_of(call);
-    if (i >= 0) seconds.push_back(took_s);
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (i >= 0) seconds.push_back(took.count());
   }
   std::nth_element(seconds.begin(), seconds.begin() + kRepeats / 2, seconds.end());
   return seconds[kRepeats / 2];

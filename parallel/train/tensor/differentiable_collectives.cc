@@ -6,17 +6,29 @@
 #include "ringrad/parallel/comm/common/call_purpose.h"
 
 namespace ringrad {
+namespace {
 
-// A backward pass calls for the purpose of the forward call (call_purpose.h).
+// Records that `exchange` makes the gradient of x from that of y. A backward pass calls for the
+// purpose of the forward call (call_purpose.h).
+template <class Exchange>
+void record_exchange(const char* name, const Tensor& x, const Tensor& y, Where where,
+                     Exchange exchange) {
+  if (!needs_grad(x)) return;
+  record(name, where, y, {&x},
+         [exchange, purpose = PurposeScope::current()](BackwardContext& context) {
+           const PurposeScope scope(purpose);
+           context.set(0, exchange(context.grad_output()));
+         });
+}
+
+}  // namespace
 
 Tensor copy_to_ranks(const Tensor& x, Communicator& comm, Where where) {
   if (comm.world_size() == 1 || !needs_grad(x)) return x;
   const Tensor y = view::alias(x, where);
-  record("copy_to_ranks", where, y, {&x},
-         [comm = &comm, where, purpose = PurposeScope::current()](BackwardContext& context) {
-           const PurposeScope scope(purpose);
-           context.set(0, reduce_from_ranks(context.grad_output(), *comm, where));
-         });
+  record_exchange("copy_to_ranks", x, y, where, [comm = &comm, where](const Tensor& grad) {
+    return reduce_from_ranks(grad, *comm, where);
+  });
   return y;
 }
 
@@ -25,12 +37,9 @@ Tensor reduce_from_ranks(const Tensor& x, Communicator& comm, Where where) {
   const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
   kernels::copy_(y, x, where);
   comm.all_reduce(y, ReduceOp::sum, where);
-  if (needs_grad(x))
-    record("reduce_from_ranks", where, y, {&x},
-           [comm = &comm, where, purpose = PurposeScope::current()](BackwardContext& context) {
-             const PurposeScope scope(purpose);
-             context.set(0, copy_to_ranks(context.grad_output(), *comm, where));
-           });
+  record_exchange("reduce_from_ranks", x, y, where, [comm = &comm, where](const Tensor& grad) {
+    return copy_to_ranks(grad, *comm, where);
+  });
   return y;
 }
 
@@ -42,12 +51,9 @@ Tensor scatter_to_ranks(const Tensor& x, Communicator& comm, std::int64_t axis, 
   if (comm.world_size() == 1) return x;
   const std::int64_t part = x.shape()[a] / comm.world_size(), first = comm.rank() * part;
   const Tensor y = view::slice(x, a, first, first + part, 1, where);
-  if (needs_grad(x))
-    record("scatter_to_ranks", where, y, {&x},
-           [comm = &comm, a, where, purpose = PurposeScope::current()](BackwardContext& context) {
-             const PurposeScope scope(purpose);
-             context.set(0, gather_from_ranks(context.grad_output(), *comm, a, where));
-           });
+  record_exchange("scatter_to_ranks", x, y, where, [comm = &comm, a, where](const Tensor& grad) {
+    return gather_from_ranks(grad, *comm, a, where);
+  });
   return y;
 }
 
@@ -61,12 +67,9 @@ Tensor gather_from_ranks(const Tensor& x, Communicator& comm, std::int64_t axis,
   const Tensor parts = empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
   comm.all_gather(parts, part, where);
   const Tensor y = kernels::contiguous(view::transpose(parts, 0, a, where), where);
-  if (needs_grad(x))
-    record("gather_from_ranks", where, y, {&x},
-           [comm = &comm, a, where, purpose = PurposeScope::current()](BackwardContext& context) {
-             const PurposeScope scope(purpose);
-             context.set(0, scatter_to_ranks(context.grad_output(), *comm, a, where));
-           });
+  record_exchange("gather_from_ranks", x, y, where, [comm = &comm, a, where](const Tensor& grad) {
+    return scatter_to_ranks(grad, *comm, a, where);
+  });
   return y;
 }
 

@@ -1,6 +1,5 @@
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 
-#include <functional>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -19,21 +18,15 @@
 #include "ringrad/parallel/train/tensor/differentiable_collectives.h"
 
 namespace ringrad {
-namespace {
 
-using EachParameter =
-    std::function<void(const std::string& name, const ParallelLinear& layer, const Tensor& part)>;
-
-void for_parallel_parameters(nn::Module& model, const EachParameter& body) {
+void for_parallel_parameters(nn::Module& model, const VisitPart& visit) {
   model.visit([&](const std::string& path, nn::Module& module) {
     auto* const layer = dynamic_cast<ParallelLinear*>(&module);
     if (!layer) return;
     for (const auto& [name, part] : layer->named_parameters())
-      body(path.empty() ? name : path + '.' + name, *layer, part);
+      visit(path.empty() ? name : path + '.' + name, *layer, part);
   });
 }
-
-}  // namespace
 
 // --- Common to both layers ---
 

@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -127,6 +128,12 @@ class RowParallelLinear : public ParallelLinear {
 
   Tensor forward(const Tensor& x, Where at = Where::current()) override;
 };
+
+/// Visits this rank's part of each parameter of all parallel layers; `name` is the parameter's name
+/// in the model.
+using VisitPart =
+    std::function<void(const std::string& name, const ParallelLinear& layer, const Tensor& part)>;
+void for_parallel_parameters(nn::Module& model, const VisitPart& visit);
 
 /// The state of the model with the parts of its parallel layers assembled, under the names that it
 /// would have with nn::Linear layers in their places. Other tensors are the module's own. All ranks
