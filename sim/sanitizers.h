@@ -2,10 +2,11 @@
 // builds.
 //
 // Under ThreadSanitizer each simulated thread is a thread of its own, ordered only by what orders
-// it on a GPU: barriers, shuffles, stream order, events, and the host's waiting. The simulator's
-// own locks and bookkeeping must not be seen, or everything would seem to be ordered. The simulator
-// is therefore compiled without instrumentation. An Unseen hides the actions that the sanitizer
-// would still notice.
+// it on a GPU: barriers, shuffles, stream order, events, and the host's waiting. (A stack that a
+// finished thread left is used again, and its two threads count as one: thread_pool.h.) The
+// simulator's own locks and bookkeeping must not be seen, or everything would seem to be ordered.
+// The simulator is therefore compiled without instrumentation. An Unseen hides the actions that the
+// sanitizer would still notice.
 
 #pragma once
 

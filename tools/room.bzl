@@ -23,7 +23,7 @@ def ringrad_room(
         its sources. Kernels are such a part.
       alone: patterns of sources that are compiled one by one: those whose own code takes long. The others are compiled
         as one, since most of their time goes to the headers that they share; so names of a room's unnamed namespaces must
-        differ.
+        differ. With --define=sources=one_by_one they are compiled one by one too, which shows missing includes.
       nvcc_copts, simulated_copts: for kernels, on real and on simulated GPUs
     """
     name = native.package_name().split("/")[-1]
@@ -49,7 +49,10 @@ def ringrad_room(
             outs = [name + "_together.cc"],
             cmd = "printf '#include \"%s\"\\n' " + " ".join([include_of(src) for src in together]) + " >$@",
         )
-        srcs = srcs + [":%s_together" % name]
+        srcs = srcs + select({
+            str(Label("//:one_by_one")): together,
+            "//conditions:default": [":%s_together" % name],
+        })
     ringrad_library(
         name = name,
         srcs = srcs + native.glob(alone, exclude = apart),

@@ -66,7 +66,8 @@ class GradScaler {
   /// "scale" () float64, "good_steps" () int64. Options are not included, nor that a step since the
   /// last update() has overflowed.
   StateDict state_dict() const;
-  /// Throws as Module::load_state_dict, and ValueError unless scale > 0 and good_steps >= 0.
+  /// Throws as Module::load_state_dict, and ValueError unless scale is positive and
+  /// finite and good_steps >= 0.
   void load_state_dict(const StateDict& state, Where where = Where::current());
   /// Throws what load_state_dict would.
   void check_state_dict(const StateDict& state, Where where = Where::current()) const;

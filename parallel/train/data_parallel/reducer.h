@@ -62,8 +62,8 @@ struct DistributedDataParallelOptions {
   std::int64_t first_bucket_bytes = 0;
   /// Whether buckets are reduced while backward goes on, or by the thread that runs backward.
   /// `automatic` overlaps always on a GPU; on the CPU it overlaps over a network (where threads
-  /// mostly wait), or if this machine has twice as many cores as ranks. It never overlaps where
-  /// only one thread may communicate (Communicator::serves_all_threads).
+  /// mostly wait), or if this machine has twice as many cores as ranks, but not where only one
+  /// thread may communicate (Communicator::serves_all_threads).
   Overlap overlap = Overlap::automatic;
   /// Whether a pass may leave parameters out. A parameter that some ranks' losses reach gets the
   /// average gradient, to which the other ranks contribute zeros. One that no rank's loss reaches
