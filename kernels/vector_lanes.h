@@ -21,6 +21,13 @@ template <class M>
 [[gnu::always_inline]] inline void exchange_lanes(int half, typename Vector<M>::type& a,
                                                   typename Vector<M>::type& b) {
   constexpr int kCount = Vector<M>::kLanes;
+  const typename Vector<M>::type old_a = a;
+#ifdef __clang__  // has no shuffle by numbers that are not template arguments
+  for (int lane = 0; lane < kCount; ++lane)
+    if (lane & half) a[lane] = b[lane - half];
+  for (int lane = 0; lane < kCount; ++lane)
+    if (!(lane & half)) b[lane] = old_a[lane + half];
+#else
   using Int = std::conditional_t<std::is_same_v<M, double>, std::int64_t, std::int32_t>;
   typedef Int Ints __attribute__((vector_size(64)));
   Ints to_a{}, to_b{};  // lanes of (a, b)
@@ -28,9 +35,9 @@ template <class M>
     to_a[lane] = lane & half ? kCount + lane - half : lane;
     to_b[lane] = lane & half ? kCount + lane : lane + half;
   }
-  const typename Vector<M>::type old_a = a;
   a = __builtin_shuffle(old_a, b, to_a);
   b = __builtin_shuffle(old_a, b, to_b);
+#endif
 }
 
 /// Makes lane j of vector i lane i of vector j.

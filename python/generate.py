@@ -177,9 +177,9 @@ class Parameter:
         declared, _, self.default = (part.strip() for part in text.partition(' = '))
         self.type, _, self.name = declared.rpartition(' ')
         self.bare = self.type.removeprefix('const ').rstrip('&*')
-        self.axes = re.fullmatch(r'PerAxis<(\d)>', self.bare)
+        self.axes = re.fullmatch(r'PerAxis<(\d)(?:, (\w+))?>', self.bare)
         if self.axes:
-            self.type = self.bare = f'std::array<std::int64_t, {self.axes[1]}>'
+            self.type = self.bare = f'std::array<{self.axes[2] or "std::int64_t"}, {self.axes[1]}>'
         self.is_pointer = self.type.endswith('*')
         self.nullable = self.is_pointer or self.default.startswith('default_') or self.bare == 'Tensor' and (
             may_be_none or self.default == '{}')

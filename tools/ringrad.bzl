@@ -89,9 +89,10 @@ def include_of(src):
 
     Bazel's folder of all repositories is on the include path in the main repository only.
     """
+    path = native.package_name() + "/" + src if native.package_name() else src
     if native.repository_name() == "@" + Label("//:BUILD.bazel").workspace_name and native.repository_name() != "@":
-        return "ringrad/%s/%s" % (native.package_name(), src)
-    return "%s/%s" % (native.package_name(), src)
+        return "ringrad/" + path
+    return path
 
 def ringrad_binary(name, deps = [], copts = [], testonly = False, **kwargs):
     """A program with its own main()."""

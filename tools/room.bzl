@@ -9,6 +9,7 @@ def ringrad_room(
         apart = [],
         parts = [],
         alone = ["*_cpu.cc"],
+        one_by_one = ["//:one_by_one"],
         copts = [],
         nvcc_copts = [],
         simulated_copts = [],
@@ -23,7 +24,9 @@ def ringrad_room(
         its sources. Kernels are such a part.
       alone: patterns of sources that are compiled one by one: those whose own code takes long. The others are compiled
         as one, since most of their time goes to the headers that they share; so names of a room's unnamed namespaces must
-        differ. With --define=sources=one_by_one they are compiled one by one too, which shows missing includes.
+        differ.
+      one_by_one: conditions under which these are compiled one by one too. --define=sources=one_by_one shows missing
+        includes.
       nvcc_copts, simulated_copts: for kernels, on real and on simulated GPUs
     """
     name = native.package_name().split("/")[-1]
@@ -49,10 +52,8 @@ def ringrad_room(
             outs = [name + "_together.cc"],
             cmd = "printf '#include \"%s\"\\n' " + " ".join([include_of(src) for src in together]) + " >$@",
         )
-        srcs = srcs + select({
-            str(Label("//:one_by_one")): together,
-            "//conditions:default": [":%s_together" % name],
-        })
+        conditions = {str(Label(condition)): together for condition in one_by_one}
+        srcs = srcs + select(dict(conditions, **{"//conditions:default": [":%s_together" % name]}))
     ringrad_library(
         name = name,
         srcs = srcs + native.glob(alone, exclude = apart),

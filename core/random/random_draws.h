@@ -87,7 +87,7 @@ constexpr Math logarithm(Math x) {
   constexpr Math kSqrtHalf = std::numbers::sqrt2_v<Math> / 2;
   constexpr auto kTerms =
       std::is_same_v<Math, float> ? 5 : 11;  // 0.03^kTerms / (2 kTerms + 1) < epsilon
-  constexpr auto kSeries = [] {
+  constexpr auto kSeries = [=] {
     std::array<Math, kTerms> c{};
     for (unsigned k = 0; k < kTerms; ++k) c[k] = Math{2} / static_cast<Math>(2 * k + 1);
     return c;
@@ -113,8 +113,8 @@ template <class Math>
 constexpr SineCosine<Math> turn(Word<Math> word) {
   constexpr int kBits = std::numeric_limits<Word<Math>>::digits;
   constexpr auto kTerms =
-      std::is_same_v<Math, float> ? 6 : 10;      // (pi/4)^(2 kTerms) / (2 kTerms)! < epsilon
-  constexpr auto kSeries = [](unsigned first) {  // 1/first!, -1/(first + 2)!, ...
+      std::is_same_v<Math, float> ? 6 : 10;       // (pi/4)^(2 kTerms) / (2 kTerms)! < epsilon
+  constexpr auto kSeries = [=](unsigned first) {  // 1/first!, -1/(first + 2)!, ...
     std::array<Math, kTerms> c{};
     double term = 1;
     for (unsigned k = 0; k < kTerms; ++k) {

@@ -175,14 +175,16 @@ void check_correction(const char* operation, std::int64_t correction, Where wher
                 ": correction must not be negative; got ", correction);
 }
 
-Tensor choose(const char* operation, bool largest, const Tensor& x, const Shape& axes, bool keepdim,
+template <bool kLargest>
+Tensor choose(const char* operation, const Tensor& x, const Shape& axes, bool keepdim,
               Where where) {
   const Reduction reduction(operation, x, axes, x.dtype(where), where);
   RINGRAD_CHECK(reduction.count > 0 || reduction.result.numel() == 0, ShapeError, where, operation,
                 ": there must be an element to choose; got shape ", x.shape(), " and axes ", axes);
   if (x.numel() > 0)
-    (x.device().is_cuda() ? cuda::extreme : cpu::extreme)(reduction.plan, reduction.x, largest,
-                                                          reduction.result, where);
+    (x.device().is_cuda()
+         ? cuda::extreme<kLargest>
+         : cpu::extreme<kLargest>)(reduction.plan, reduction.x, reduction.result, where);
   return reduction.shaped(keepdim, where);
 }
 
@@ -247,11 +249,11 @@ Tensor norm(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
 }
 
 Tensor max(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose("max", true, x, axes, keepdim, where);
+  return choose<true>("max", x, axes, keepdim, where);
 }
 
 Tensor min(const Tensor& x, const Shape& axes, bool keepdim, Where where) {
-  return choose("min", false, x, axes, keepdim, where);
+  return choose<false>("min", x, axes, keepdim, where);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape, Where where) {

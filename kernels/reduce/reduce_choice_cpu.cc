@@ -19,8 +19,14 @@ void choose(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
 
 }  // namespace
 
-void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result, Where) {
-  largest ? choose<reduce_ops::Max>(plan, x, result) : choose<reduce_ops::Min>(plan, x, result);
+template <>
+void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
+  choose<reduce_ops::Max>(plan, x, result);
+}
+
+template <>
+void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
+  choose<reduce_ops::Min>(plan, x, result);
 }
 
 }  // namespace ringrad::kernels::cpu

@@ -16,10 +16,14 @@ void choose(const char* name, const ReducePlan& plan, const Tensor& x, const Ten
 
 }  // namespace
 
-void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
-             Where where) {
-  largest ? choose<reduce_ops::Max>("max", plan, x, result, where)
-          : choose<reduce_ops::Min>("min", plan, x, result, where);
+template <>
+void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  choose<reduce_ops::Max>("max", plan, x, result, where);
+}
+
+template <>
+void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  choose<reduce_ops::Min>("min", plan, x, result, where);
 }
 
 }  // namespace ringrad::kernels::cuda

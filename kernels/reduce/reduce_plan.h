@@ -87,9 +87,14 @@ void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Wher
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
                     const Tensor& result, Where where);
 
-/// result = the largest or smallest element; NaN if any element is NaN.
-void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
-             Where where);
+/// result = the largest or smallest element; NaN if any element is NaN. A template, so that
+/// programs that choose the largest alone do not link the other.
+template <bool kLargest>
+void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+template <>
+void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+template <>
+void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 
 }  // namespace cpu
 
@@ -101,8 +106,12 @@ void sum(const ReducePlan& plan, const Tensor& x, double divisor, const Tensor& 
 void product(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& center, bool squared,
                     const Tensor& result, Where where);
-void extreme(const ReducePlan& plan, const Tensor& x, bool largest, const Tensor& result,
-             Where where);
+template <bool kLargest>
+void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+template <>
+void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
+template <>
+void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 
 }  // namespace cuda
 }  // namespace ringrad::kernels
