@@ -22,7 +22,7 @@ template <class M>
                                                   typename Vector<M>::type& b) {
   constexpr int kCount = Vector<M>::kLanes;
   const typename Vector<M>::type old_a = a;
-#ifdef __clang__  // has no shuffle by numbers that are not template arguments
+#ifdef __clang__  // its shuffle takes constants only
   for (int lane = 0; lane < kCount; ++lane)
     if (lane & half) a[lane] = b[lane - half];
   for (int lane = 0; lane < kCount; ++lane)

@@ -236,7 +236,7 @@ bool supports(const Problem& p) {
 }
 
 bool is_fast(const Problem& p) {
-  // x86-64-v4, by which name clang 16 does not know it.
+  // Together these are x86-64-v4, a name that clang 16 does not accept here.
   static const bool has_avx512 =
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

@@ -7,7 +7,7 @@
 namespace ringrad::kernels::cpu {
 namespace {
 
-// With constants in place of flags: for float16, compilers do not take the flags out of the loop.
+// The flags are constants here, since GCC does not take them out of the loop for float16.
 template <bool kFresh, bool kNesterov>
 struct Fixed {
   template <class Math>

@@ -161,7 +161,7 @@ class ShardedCheckpoint {
       std::function<void(const nn::StateDict& local, std::vector<Piece>& pieces, Where where)>;
   struct Saving;
 
-  // What all ranks have, and no rank in parts.
+  // Adds an item that every rank has as a whole.
   template <class Item>
   void add_common(const std::string& name, Item& item, Where where) {
     local_.add(name, item, where);
