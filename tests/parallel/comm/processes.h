@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
@@ -51,7 +52,8 @@ inline std::vector<std::string> held_of_system() {
   return held;
 }
 
-/// Runs the body on `world_size` processes, forked from a process without threads.
+/// Runs the body on `world_size` processes, forked from a process without threads. In a program of
+/// many tests, only those of suites called "...DeathTest" may use it: GoogleTest runs them first.
 class Processes {
  public:
   Processes(int world_size, const Join& join, const Body& body) {
@@ -113,6 +115,10 @@ class Processes {
  private:
   void start(int world_size, const Join& join, const Body& body, bool counts_held,
              const std::function<void()>& prepare) {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    EXPECT_TRUE(!std::getenv("GTEST_TOTAL_SHARDS") ||
+                std::string_view(test->test_suite_name()).ends_with("DeathTest"))
+        << "forks, maybe after other tests have started threads";
     for (int rank = 0; rank < world_size; ++rank) {
       const pid_t child = fork();
       if (child == 0) {

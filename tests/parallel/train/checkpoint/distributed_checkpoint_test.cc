@@ -120,8 +120,7 @@ void expect_to_go_on(Communicator& comm, const std::filesystem::path& path,
   EXPECT_EQ(fingerprint(second.checkpoint.state()), expected);
 }
 
-// Must be the first test: a process that forks must have no threads.
-TEST(DistributedCheckpointTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
+TEST(DistributedCheckpointDeathTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted) {
   const Folder folder;
   Processes ranks(3, ProcessGroupOptions(), [&](Communicator& comm) {
     expect_to_go_on(comm, folder / "run");

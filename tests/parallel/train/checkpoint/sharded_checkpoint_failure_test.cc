@@ -131,8 +131,7 @@ std::string load_and_save(Communicator& comm, const std::filesystem::path& folde
   return names_in(folder).size() == 3 ? "" : "files are left";
 }
 
-// Process tests come first: a process that forks must have no threads.
-TEST_F(ShardedCheckpointFailureTest, ARankThatDiesLeavesTheCheckpointBeforeOrTheNewOne) {
+TEST(ShardedCheckpointFailureDeathTest, ARankThatDiesLeavesTheCheckpointBeforeOrTheNewOne) {
   const Death deaths[] = {
       {"between the files and the index", 0, kIndex, false, false, {1}},
       {"between the index and the removal of old files", 0, kIndex, true, false, {2}},

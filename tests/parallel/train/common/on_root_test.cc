@@ -51,21 +51,20 @@ const testing::Join kGloo = [](Store& store, int rank, int world_size) {
   return join_gloo_group(store, "test", rank, world_size, options);
 };
 
-// Process tests come first: a process that forks must have no threads.
-TEST(OnRootTest, ProcessesWaitLongerThanTheGroupsDeadline) {
+TEST(OnRootDeathTest, ProcessesWaitLongerThanTheGroupsDeadline) {
   ProcessGroupOptions options;
   options.deadline = kDeadline;
   Processes ranks(3, options, wait_for_root);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
 }
 
-TEST(OnRootTest, RanksOverGlooWaitLongerThanTheGroupsDeadline) {
+TEST(OnRootDeathTest, RanksOverGlooWaitLongerThanTheGroupsDeadline) {
   Processes ranks(3, kGloo, wait_for_root);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);
 }
 
 // Their deadline is a minute.
-TEST(OnRootTest, ARootThatDiesAtWorkIsNoticedAtOnce) {
+TEST(OnRootDeathTest, ARootThatDiesAtWorkIsNoticedAtOnce) {
   Processes ranks(3, ProcessGroupOptions(), expect_death_to_be_noticed);
   EXPECT_EQ(ranks.wait(0), -SIGKILL);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(ranks.wait(rank), 0);

@@ -51,7 +51,7 @@ std::vector<float> train(Communicator& comm, Overlap overlap, int which) {
   return all;
 }
 
-TEST(HooksProcessTest, ProcessesComputeWhatThreadsDo) {
+TEST(HooksDeathTest, ProcessesComputeWhatThreadsDo) {
   for (const int which : {0, 1, 2})
     for (const Overlap overlap : {Overlap::never, Overlap::always}) {
       testing::Processes processes(3, ProcessGroupOptions(),

@@ -87,9 +87,8 @@ void expect_same_state(const State& actual, const State& expected) {
   }
 }
 
-// Must be the first test, since it forks: this program has no threads yet. All ranks run in
-// processes, which compare.
-TEST(LogicalTrainingTest, ProcessesTrainToTheSameBits) {
+// All ranks run in processes, which compare.
+TEST(LogicalTrainingDeathTest, ProcessesTrainToTheSameBits) {
   if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
   for (const int num_physical : {2, 4}) {
     testing::Processes processes(num_physical, ProcessGroupOptions(),

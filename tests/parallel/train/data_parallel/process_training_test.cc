@@ -49,7 +49,7 @@ std::vector<float> train(Communicator& comm, Overlap overlap, int num_steps) {
   return all;
 }
 
-TEST(ProcessTrainingTest, ProcessesComputeWhatThreadsDo) {
+TEST(ProcessTrainingDeathTest, ProcessesComputeWhatThreadsDo) {
   for (const Overlap overlap : {Overlap::never, Overlap::always}) {
     testing::Processes processes(
         3, ProcessGroupOptions(), [overlap](Communicator& comm) -> std::string {
@@ -72,7 +72,7 @@ void die_between_buckets(FaultPoint point) {
   if (point == FaultPoint::bucket_launched && current_step == 2) raise(SIGKILL);
 }
 
-TEST(ProcessTrainingTest, ARankThatIsKilledBetweenBucketsIsNamedByTheOthers) {
+TEST(ProcessTrainingDeathTest, ARankThatIsKilledBetweenBucketsIsNamedByTheOthers) {
   for (const Overlap overlap : {Overlap::never, Overlap::always}) {
     ProcessGroupOptions options;
     options.deadline = seconds(5);

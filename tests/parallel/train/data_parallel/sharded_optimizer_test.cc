@@ -112,8 +112,7 @@ void on_ranks(const std::function<void(Communicator&)>& body) {
   }
 }
 
-// Must be the first test: it forks, and must not have touched a GPU or started a thread.
-TEST(ShardedOptimizerTest, ProcessesGiveTheBitsOfReplicatedOptimizers) {
+TEST(ShardedOptimizerDeathTest, ProcessesGiveTheBitsOfReplicatedOptimizers) {
   if (default_device().is_cuda()) GTEST_SKIP() << "GPUs are in use";
   for (const int world_size : {2, 3}) {
     testing::Processes processes(

@@ -135,8 +135,7 @@ void expect_as_one_rank(Communicator& comm, const Parts& parts, DType dtype, End
   }
 }
 
-// Must be the first test, since it forks: this program has no threads yet.
-TEST(SyncBatchNormTest, ProcessesComputeWhatOneRankComputes) {
+TEST(SyncBatchNormDeathTest, ProcessesComputeWhatOneRankComputes) {
   if (default_device().is_cuda()) GTEST_SKIP() << "a process that has used a GPU cannot fork";
   testing::Processes processes(3, ProcessGroupOptions(), [](Communicator& comm) -> std::string {
     expect_as_one_rank(comm, {4, 1, 2}, DType::float32, End::add_relu);

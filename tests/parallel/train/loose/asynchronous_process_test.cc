@@ -85,14 +85,14 @@ std::string train_with_server(Communicator& comm) {
   return {};
 }
 
-TEST(LocalSGDTest, TrainsOnProcesses) { train_everywhere(train_locally); }
+TEST(LocalSGDDeathTest, TrainsOnProcesses) { train_everywhere(train_locally); }
 
-TEST(ParameterServerTest, TrainsOnProcesses) {
+TEST(ParameterServerDeathTest, TrainsOnProcesses) {
   train_everywhere([](Communicator& comm) { return train_with_server(comm); });
 }
 
 // Memory that a process needs to use GPUs at all does not count as leaked.
-TEST(ParameterServerTest, TrainsOnGpusOfProcesses) {
+TEST(ParameterServerDeathTest, TrainsOnGpusOfProcesses) {
   const auto wake_gpus = [] {
     if (num_cuda_devices() > 0) synchronize("cuda");
   };
@@ -118,7 +118,7 @@ std::string expect_culprit(int culprit, const std::function<void()>& body) {
   return "nobody failed";
 }
 
-TEST(ParameterServerTest, AWorkerThatIsKilledEndsAll) {
+TEST(ParameterServerDeathTest, AWorkerThatIsKilledEndsAll) {
   const Body body = [](Communicator& comm) {
     return expect_culprit(2, [&] {
       train_with_server(comm, 1, 1'000'000, [&](int step) {
@@ -135,7 +135,7 @@ TEST(ParameterServerTest, AWorkerThatIsKilledEndsAll) {
   }
 }
 
-TEST(ParameterServerTest, AServerThatIsKilledEndsTheWorkers) {
+TEST(ParameterServerDeathTest, AServerThatIsKilledEndsTheWorkers) {
   const Body body = [](Communicator& comm) {
     const Tensor server = full({1}, getpid(), {.dtype = DType::int64});
     comm.broadcast(server, 0);

@@ -39,7 +39,7 @@ std::vector<float> train(Communicator& comm, const PipelinePlan& plan, int num_s
   return all;
 }
 
-TEST(PipelineProcessTest, ProcessesComputeWhatThreadsDo) {
+TEST(PipelineDeathTest, ProcessesComputeWhatThreadsDo) {
   for (const PipelinePlan& plan : {one_forward_one_backward(2, 4), interleaved(2, 3, 4)}) {
     Processes processes(2, ProcessGroupOptions(), [&plan](Communicator& comm) -> std::string {
       const auto own = train(comm, plan, 3);
@@ -66,7 +66,7 @@ void die_between_actions(FaultPoint point) {
     raise(SIGKILL);
 }
 
-TEST(PipelineProcessTest, AStageThatIsKilledEndsTheOthers) {
+TEST(PipelineDeathTest, AStageThatIsKilledEndsTheOthers) {
   ProcessGroupOptions options;
   options.deadline = std::chrono::seconds(5);
   Processes processes(3, options, [](Communicator& comm) -> std::string {
