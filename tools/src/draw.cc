@@ -178,7 +178,8 @@ void add_collective_options(CLI::App& app, Settings& settings) {
   add("--segments", settings.options.segments, "Segments per chunk")
       ->check(CLI::Range(1, kMostDrawnChunks));
   add("--root", settings.options.root, "Root rank (broadcast and reduce only)");
-  add("--ranks-per-host", settings.options.ranks_per_host, "Ranks per host (hierarchical only)")
+  add("--ranks-per-host", settings.options.ranks_per_host,
+      "Ranks per host (hierarchical and leaders only)")
       ->check(CLI::Range(1, kMostDrawnRanks));
 }
 

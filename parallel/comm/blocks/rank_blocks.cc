@@ -10,6 +10,7 @@
 #include "ringrad/parallel/comm/blocks/reduce_terms.h"
 #include "ringrad/parallel/comm/blocks/reduce_terms_cuda.h"
 #include "ringrad/parallel/plan/collective/balanced_tree.h"
+#include "ringrad/parallel/plan/collective/leaders_plan.h"
 
 namespace ringrad {
 
@@ -110,22 +111,36 @@ void BlockCollectives::run(const CollectiveCall& call, const Tensor& output, con
   }
 }
 
+void BlockCollectives::in_levels(Collective collective, const Tensor& x, ReduceOp op, int root,
+                                 Where where) const {
+  using Ranks = LevelCall::Ranks;
+  const auto& [block, local] = blocks_.place_of(root);
+  const bool is_roots = blocks_.own.block == block;
+  for (const LevelCall& call : calls_in_levels(collective, static_cast<int>(block), local)) {
+    const bool is_leaders = call.ranks == Ranks::leaders;
+    if (is_leaders && !leaders_) continue;
+    if (is_roots ? call.ranks == Ranks::other_hosts : call.ranks == Ranks::roots_host) continue;
+    Communicator& group = is_leaders ? *leaders_ : local_;
+    if (call.collective == Collective::all_reduce)
+      reduce_over_leaders(x, op, where);
+    else if (call.collective == Collective::reduce)
+      group.reduce(x, call.root, op, where);
+    else
+      group.broadcast(x, call.root, where);
+  }
+}
+
 void BlockCollectives::all_reduce(const Tensor& tensor, ReduceOp op, Where where) const {
   with_carrier(tensor, op, where, [&](const Tensor& x, ReduceOp sum) {
     if (order_ == SumOrder::tree && !blocks_.are_subtrees) return reduce_alone(x, sum, where);
-    local_.reduce(x, 0, sum, where);
-    if (leaders_) reduce_over_leaders(x, sum, where);
-    local_.broadcast(x, 0, where);
+    in_levels(Collective::all_reduce, x, sum, 0, where);
   });
 }
 
 void BlockCollectives::reduce(const Tensor& tensor, int root, ReduceOp op, Where where) const {
-  const auto& [block, local] = blocks_.place_of(root);
   if (order_ == SumOrder::tree) return all_reduce(tensor, op, where);
   with_carrier(tensor, op, where, [&](const Tensor& x, ReduceOp sum) {
-    local_.reduce(x, 0, sum, where);
-    if (leaders_) leaders_->reduce(x, static_cast<int>(block), sum, where);
-    if (blocks_.own.block == block && local != 0) local_.broadcast(x, 0, where);
+    in_levels(Collective::reduce, x, sum, root, where);
   });
 }
 
@@ -166,10 +181,7 @@ void BlockCollectives::all_gather(const Tensor& output, const Tensor& input, Whe
 }
 
 void BlockCollectives::broadcast(const Tensor& tensor, int root, Where where) const {
-  const auto& [block, local] = blocks_.place_of(root);
-  if (blocks_.own.block == block) local_.broadcast(tensor, local, where);
-  if (leaders_) leaders_->broadcast(tensor, static_cast<int>(block), where);
-  if (blocks_.own.block != block) local_.broadcast(tensor, 0, where);
+  in_levels(Collective::broadcast, tensor, ReduceOp::sum, root, where);
 }
 
 void BlockCollectives::all_to_all(const Tensor& output, const Tensor& input, Where where) const {

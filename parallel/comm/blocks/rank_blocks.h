@@ -73,6 +73,8 @@ class BlockCollectives {
   void all_to_all(const Tensor& output, const Tensor& input, Where where) const;
 
  private:
+  /// The calls of leaders_plan.h that this rank makes.
+  void in_levels(Collective collective, const Tensor& x, ReduceOp op, int root, Where where) const;
   template <class Body>
   void with_carrier(const Tensor& tensor, ReduceOp op, Where where, Body body) const;
   void reduce_alone(const Tensor& x, ReduceOp op, Where where) const;

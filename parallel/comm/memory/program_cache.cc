@@ -77,7 +77,7 @@ std::vector<PlanCandidate> ProgramCache::likely_candidates(const ProgramKey& key
   const int few = few_ranks(world_size_);
   std::vector<PlanCandidate> candidates;
   for (const std::string& algorithm : algorithm_names(key.collective))
-    if (algorithm != "hierarchical")  // all ranks are on one host: it would be another two_shot
+    if (algorithm != "hierarchical" && algorithm != "leaders")  // all ranks are on one host
       candidates.push_back({algorithm, {.root = key.root * few / world_size_}});
   candidates = in_sum_order(std::move(candidates), key.collective, few, order_);
   for (PlanCandidate& candidate : candidates) candidate.options.root = key.root;

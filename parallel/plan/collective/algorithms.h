@@ -4,7 +4,7 @@
 //     for (const std::string& name : algorithm_names(Collective::broadcast)) ...
 //
 // Each algorithm's header says what it is good for: ring_plan.h, direct_plan.h, halving_plan.h,
-// tree_plan.h, chain_plan.h, hierarchical_plan.h.
+// tree_plan.h, chain_plan.h, hierarchical_plan.h, leaders_plan.h.
 
 #pragma once
 

@@ -8,10 +8,14 @@
 #include <csignal>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "ringrad/core/random/random.h"
 #include "ringrad/kernels/copy/copy.h"
+#include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/network/gloo_group.h"
 #include "ringrad/tests/parallel/comm/backend_suite.h"
+#include "ringrad/tests/parallel/comm/options_with.h"
 #include "ringrad/tests/parallel/comm/patience.h"
 #include "ringrad/tests/parallel/comm/processes.h"
 
@@ -72,6 +76,46 @@ TEST(HierarchicalGroupTest, SixteenBitFloatsAreRoundedOnce) {
     const Tensor x = full({3}, comm.rank() < 2 ? 300 : 0.01, {.dtype = DType::float16});
     comm.all_reduce(x, ReduceOp::product);
     EXPECT_NEAR(kernels::cast(x, DType::float32).data<float>()[2], 9, 0.02);
+    return failures();
+  });
+}
+
+std::vector<float> sum_of(Communicator& comm, Collective collective) {
+  Generator generator(static_cast<std::uint64_t>(comm.rank()));
+  const Tensor x = randn({1000}, {}, generator), part = empty({1000 / comm.world_size()});
+  if (collective == Collective::all_reduce) comm.all_reduce(x);
+  if (collective == Collective::reduce) comm.reduce(x, 3);
+  if (collective != Collective::reduce_scatter) return x.to_vector<float>();
+  comm.reduce_scatter(part, x);
+  return part.to_vector<float>();
+}
+
+// The plan runs on threads. A flat plan gives other bits, as it adds in rank order.
+TEST(HierarchicalGroupTest, GivesTheBitsOfTheLeadersPlan) {
+  expect_all_content(4, on_hosts(kInPairs), [](Communicator& comm) {
+    for (const auto collective :
+         {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
+      const bool is_held = collective != Collective::reduce || comm.rank() == 3;
+      const auto actual = sum_of(comm, collective);
+      const auto on_threads = [&](const GroupOptions& options) {
+        std::vector<float> sum;
+        run_ranks(
+            4,
+            [&](Communicator& thread) {
+              const auto own = sum_of(thread, collective);
+              if (thread.rank() == comm.rank()) sum = own;
+            },
+            options);
+        return sum;
+      };
+      if (!is_held) continue;
+      const Planner leaders = [=](int n, PlanOptions options) {
+        options.ranks_per_host = 2;
+        return make_plan(collective, "leaders", n, options);
+      };
+      EXPECT_EQ(actual, on_threads(testing::options_with(collective, leaders)));
+      EXPECT_NE(actual, on_threads({}));
+    }
     return failures();
   });
 }

@@ -86,6 +86,8 @@ TEST(AlgorithmsTest, AnUnknownNameIsToldTheKnownOnes) {
 TEST(AlgorithmsTest, ThrowsForOptionsThatMakeNoPlan) {
   EXPECT_EQ(error_of(Collective::all_reduce, "hierarchical", 6, {.ranks_per_host = 4}),
             "hierarchical all_reduce: ranks per host must divide the world size; got 4 and 6");
+  EXPECT_EQ(error_of(Collective::reduce, "leaders", 6, {.ranks_per_host = 4}),
+            "leaders reduce: ranks per host must divide the world size; got 4 and 6");
   EXPECT_EQ(error_of(Collective::all_reduce, "hierarchical", 6, {.ranks_per_host = 0}),
             "hierarchical all_reduce: ranks per host must divide the world size; got 0 and 6");
   EXPECT_EQ(error_of(Collective::all_reduce, "chain", 3, {.segments = 0}),

@@ -34,8 +34,9 @@ inline void for_every_plan(Collective collective, int world_size,
     for (int segments : {1, 2, 3, 5})
       for (int root = 0; root < (is_rooted ? world_size : 1); ++root)
         with({.segments = segments, .root = root});
-    for (int m = 1; m <= world_size; ++m)
-      if (world_size % m == 0) with({.ranks_per_host = m});
+    for (int root = 0; root < (is_rooted ? world_size : 1); ++root)
+      for (int m = 1; m <= world_size; ++m)
+        if (world_size % m == 0) with({.root = root, .ranks_per_host = m});
   }
 }
 

@@ -97,6 +97,8 @@ class ByRank {
 bool is_symmetric(const CollectivePlan& plan) {
   if (has_root(plan.collective) || plan.collective == Collective::all_to_all) return false;
   if (plan.algorithm == "chain" || plan.algorithm == "tree") return false;
+  if (plan.algorithm == "leaders")  // all ranks lead
+    return plan == make_plan(plan.collective, "leaders", plan.world_size);
   const bool halves = plan.algorithm == "halving_doubling" || plan.algorithm == "halving" ||
                       plan.algorithm == "doubling";
   return !halves || std::has_single_bit(static_cast<unsigned>(plan.world_size));
