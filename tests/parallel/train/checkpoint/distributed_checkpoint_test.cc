@@ -130,7 +130,7 @@ TEST(DistributedCheckpointDeathTest, ProcessesGoOnAsIfTheyHadNotBeenInterrupted)
 }
 
 // Rank 0, whose run began later, saves and leaves.
-TEST(DistributedCheckpointTest, RemainingRanksMayReplaceWhatTheGroupHasSaved) {
+TEST(DistributedCheckpointDeathTest, RemainingRanksMayReplaceWhatTheGroupHasSaved) {
   const Folder folder;
   const testing::Join join = [](Store& store, int rank, int world_size) {
     return join_process_group(store, "test", rank, world_size, ProcessGroupOptions());
