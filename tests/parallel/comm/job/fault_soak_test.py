@@ -26,7 +26,8 @@ from launched import PATIENCE, RINGRUN, processes_with
 PROGRAM = str(Path('examples/restart_after_crash').absolute())
 NUM_JOBS = int(os.environ.get('RINGRAD_SOAK_JOBS', '5'))
 SEED = int(os.environ.get('RINGRAD_SOAK_SEED', '1'))
-DEADLINE, GRACE = 2.0, 1.0  # s
+DEADLINE = 2.0  # s
+GRACE = DEADLINE + 1  # s that the launcher waits for survivors: as long as their errors may take
 LATE = 5.0  # s by which a delayed rank is late; longer than the deadline
 SHM = Path('/dev/shm')
 
