@@ -1,6 +1,5 @@
 #include "ringrad/autograd/node.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "ringrad/autograd/anomaly.h"

@@ -22,8 +22,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "ringrad/autograd/hook_list.h"
 #include "ringrad/core/tensor.h"

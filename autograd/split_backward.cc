@@ -1,8 +1,6 @@
 #include "ringrad/autograd/split_backward.h"
 
 #include <algorithm>
-#include <functional>
-#include <utility>
 
 #include "ringrad/autograd/pass.h"
 #include "ringrad/autograd/saved_tensor.h"

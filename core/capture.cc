@@ -1,7 +1,5 @@
 #include "ringrad/core/capture.h"
 
-#include <utility>
-
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/transfer.h"

@@ -1,7 +1,6 @@
 #include "ringrad/core/dtype.h"
 
 #include <ostream>
-#include <utility>
 
 namespace ringrad {
 

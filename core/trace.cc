@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "ringrad/core/base/locked.h"
 #include "ringrad/core/file/quiet_writes.h"

@@ -7,7 +7,6 @@
 
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/cuda_check.h"
-#include "ringrad/core/gpu/device_fault.h"
 #include "ringrad/core/gpu/device_watch.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/pinned_memory.h"

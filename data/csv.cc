@@ -4,11 +4,8 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <map>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/data/text_file.h"

@@ -4,7 +4,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <utility>
 
 #include "ringrad/data/prefetcher.h"

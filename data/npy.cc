@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/untrusted/quoted_bytes.h"

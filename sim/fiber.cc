@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include <cstdint>
 #include <new>
 
 #include "ringrad/sim/sanitizers.h"

@@ -1,7 +1,6 @@
 #include "ringrad/autograd/index/brackets.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "ringrad/autograd/flip.h"

@@ -7,7 +7,6 @@
 #include "ringrad/autograd/index/index_select.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/index/gather.h"
 #include "ringrad/kernels/index/indices.h"
 #include "ringrad/kernels/index/nonzero.h"

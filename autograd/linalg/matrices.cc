@@ -1,7 +1,6 @@
 #include "ringrad/autograd/linalg/matrices.h"
 
 #include <limits>
-#include <utility>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/grad_mode.h"

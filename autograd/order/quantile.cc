@@ -1,7 +1,5 @@
 #include "ringrad/autograd/order/quantile.h"
 
-#include <cmath>
-
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/movement.h"
 #include "ringrad/autograd/order/sort.h"

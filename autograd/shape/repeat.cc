@@ -1,7 +1,6 @@
 #include "ringrad/autograd/shape/repeat.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ringrad/autograd/broadcast.h"
 #include "ringrad/autograd/index/index_select.h"

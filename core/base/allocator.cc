@@ -5,12 +5,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 

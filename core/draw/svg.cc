@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <locale>
-#include <sstream>
 #include <string_view>
 #include <utility>
 

@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include <cstddef>
-
 namespace ringrad::cuda {
 
 template <class T, int V>

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <type_traits>
 
 #include "ringrad/core/gpu/cuda_check.h"
 #include "ringrad/core/gpu/device_fault.h"

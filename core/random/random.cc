@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <memory>
 
 #include "ringrad/core/base/shape.h"
 #include "ringrad/core/capture.h"

@@ -1,7 +1,5 @@
 #include "ringrad/data/text/bpe_tokenizer.h"
 
-#include <algorithm>
-#include <array>
 #include <queue>
 #include <tuple>
 

@@ -1,6 +1,5 @@
 #include "ringrad/data/text/word_splitter.h"
 
-#include <algorithm>
 #include <array>
 
 #include "ringrad/data/text/unicode_class.h"

@@ -22,9 +22,6 @@
 
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/problem/attention_dropout.h"
 #include "ringrad/kernels/problem/attention_problem.h"

@@ -19,8 +19,6 @@
 // lanes divide the columns of the sums among them, kColumns at a time, and each lane's score goes
 // to all of them in turn. Sums are added in the order of keys, or of heads and queries.
 
-#include <algorithm>
-
 #include "ringrad/core/gpu/launch.h"
 #include "ringrad/kernels/attention/attention_cuda.h"
 #include "ringrad/kernels/attention/attention_scores.cuh"

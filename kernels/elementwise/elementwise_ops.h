@@ -23,8 +23,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "ringrad/core/base/error.h"

@@ -1,4 +1,3 @@
-#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 
 namespace ringrad::kernels::cuda {

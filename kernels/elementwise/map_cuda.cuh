@@ -20,7 +20,6 @@
 
 #include "ringrad/core/gpu/pack.h"
 #include "ringrad/core/tensor.h"
-#include "ringrad/kernels/copy/convert.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/loop_nest.h"
 #include "ringrad/kernels/per_element.cuh"

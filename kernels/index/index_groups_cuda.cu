@@ -16,7 +16,6 @@
 //                  sum      parts[1]     parts[2]           y[j] = sum + parts[1] + parts[2]
 
 #include <algorithm>
-#include <bit>
 
 #include "ringrad/kernels/divisor.h"
 #include "ringrad/kernels/elementwise/map_cuda.cuh"

@@ -23,7 +23,6 @@
 #include <utility>
 
 #include "ringrad/core/base/error.h"
-#include "ringrad/core/base/shape.h"
 
 namespace ringrad::kernels::onednn {
 

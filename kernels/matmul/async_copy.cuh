@@ -14,8 +14,6 @@
 
 #pragma once
 
-#include <cstdint>
-
 #include "ringrad/core/gpu/cuda.h"
 
 namespace ringrad::kernels::cuda {

@@ -3,7 +3,6 @@
 // addition.
 
 #include <algorithm>
-#include <span>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/norm/norm_cpu.h"

@@ -27,7 +27,6 @@
 #include <numeric>
 
 #include "ringrad/core/gpu/launch.h"
-#include "ringrad/kernels/norm/parameter.cuh"
 #include "ringrad/kernels/reduce/rows.cuh"
 
 namespace ringrad::kernels::cuda {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/order/scan.h"

@@ -6,8 +6,6 @@
 // Both see a scan as an associative combination of states, so that a tile can be scanned in pairs:
 // of sums, of products, or, for a recurrence, of functions y -> a y + b.
 
-#include <algorithm>
-
 #include "ringrad/kernels/order/scan.h"
 #include "ringrad/kernels/per_element.cuh"
 

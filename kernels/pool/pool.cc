@@ -1,6 +1,5 @@
 #include "ringrad/kernels/pool/pool.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "ringrad/kernels/copy/copy.h"

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "ringrad/kernels/elementwise/map_cuda.cuh"
 #include "ringrad/kernels/per_element.cuh"

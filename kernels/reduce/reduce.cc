@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"

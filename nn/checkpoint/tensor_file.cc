@@ -7,10 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "ringrad/core/file/atomic_file.h"
 #include "ringrad/core/transfer.h"

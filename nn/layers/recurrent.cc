@@ -8,7 +8,6 @@
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/matmul/matmul.h"
 #include "ringrad/autograd/movement.h"
-#include "ringrad/nn/init.h"
 
 namespace ringrad::nn {
 

@@ -13,7 +13,6 @@
 #include "ringrad/core/random/random.h"
 #include "ringrad/nn/layers/activation.h"
 #include "ringrad/nn/layers/embedding.h"
-#include "ringrad/nn/layers/key_value_cache.h"
 #include "ringrad/nn/layers/linear.h"
 #include "ringrad/nn/layers/row_norm.h"
 

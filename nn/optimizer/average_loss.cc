@@ -1,6 +1,5 @@
 #include "ringrad/nn/optimizer/average_loss.h"
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
 

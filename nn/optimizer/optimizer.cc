@@ -7,7 +7,6 @@
 #include "ringrad/core/capture.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/core/view.h"
-#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/nn/optimizer/check_options.h"
 #include "ringrad/nn/optimizer/clip_to_norm.h"

@@ -16,7 +16,6 @@
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/trace.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
-#include "ringrad/parallel/comm/common/unwinding.h"
 
 namespace ringrad {
 

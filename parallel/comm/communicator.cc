@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <utility>
 
 #include "ringrad/core/transfer.h"

@@ -1,8 +1,6 @@
 #include "ringrad/parallel/comm/group_options.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "ringrad/parallel/comm/record/flight_recorder.h"
 

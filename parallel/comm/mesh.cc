@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/comm/same_text.h"
 
 namespace ringrad {

@@ -4,12 +4,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <functional>
-#include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "ringrad/sim/device/device.h"

@@ -5,8 +5,6 @@
 
 #pragma once
 
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

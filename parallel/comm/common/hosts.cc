@@ -10,7 +10,6 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
-#include <string_view>
 
 #include "ringrad/core/untrusted/quoted_bytes.h"
 #include "ringrad/parallel/comm/common/descriptor.h"

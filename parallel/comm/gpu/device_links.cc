@@ -1,7 +1,6 @@
 #include "ringrad/parallel/comm/gpu/device_links.h"
 
 #include "ringrad/core/gpu/cuda_check.h"
-#include "ringrad/core/gpu/stream.h"
 
 namespace ringrad {
 

@@ -1,8 +1,6 @@
 #include "ringrad/parallel/comm/gpu/device_runner.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 #include <thread>
 
 #include "ringrad/core/transfer.h"

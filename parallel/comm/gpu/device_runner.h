@@ -29,7 +29,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/tensor.h"

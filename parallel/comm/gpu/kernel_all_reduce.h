@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/gpu/device_links.h"

@@ -10,7 +10,6 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <memory>
 #include <string>
 
 #include "ringrad/core/base/error.h"

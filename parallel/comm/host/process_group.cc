@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdio>
 #include <locale>
-#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>

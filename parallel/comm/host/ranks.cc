@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "ringrad/core/trace.h"
 #include "ringrad/parallel/comm/common/rethrow.h"

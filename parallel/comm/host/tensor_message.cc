@@ -1,6 +1,5 @@
 #include "ringrad/parallel/comm/host/tensor_message.h"
 
-#include <array>
 #include <cstdint>
 
 #include "ringrad/core/view.h"

@@ -12,8 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"

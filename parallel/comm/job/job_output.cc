@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <optional>
 #include <regex>
 #include <system_error>
 #include <utility>

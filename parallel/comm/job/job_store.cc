@@ -1,7 +1,6 @@
 #include "ringrad/parallel/comm/job/job_store.h"
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 
 #include "ringrad/parallel/comm/common/hosts.h"

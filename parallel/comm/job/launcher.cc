@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>

@@ -1,9 +1,7 @@
 #include "ringrad/parallel/comm/memory/program_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
-#include <string>
 
 namespace ringrad {
 namespace {

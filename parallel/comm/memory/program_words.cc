@@ -1,7 +1,6 @@
 #include "ringrad/parallel/comm/memory/program_words.h"
 
 #include <cstddef>
-#include <string>
 #include <type_traits>
 
 namespace ringrad {

@@ -1,7 +1,6 @@
 #include "ringrad/parallel/comm/memory/rank_group.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,11 +9,9 @@
 #include <bit>
 #include <cstring>
 #include <ctime>
-#include <exception>
 #include <limits>
 #include <new>
 #include <thread>
-#include <vector>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/common/process_state.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
-#include <vector>
 
 #include "ringrad/parallel/comm/common/culprit_report.h"
 #include "ringrad/parallel/comm/memory/program_words.h"

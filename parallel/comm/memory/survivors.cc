@@ -1,6 +1,5 @@
 #include "ringrad/parallel/comm/memory/survivors.h"
 
-#include <algorithm>
 #include <thread>
 
 namespace ringrad {

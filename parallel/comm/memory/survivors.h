@@ -19,7 +19,6 @@
 #include <atomic>
 #include <bitset>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>

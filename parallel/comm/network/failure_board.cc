@@ -1,10 +1,8 @@
 #include "ringrad/parallel/comm/network/failure_board.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <locale>
-#include <optional>
 #include <sstream>
 #include <utility>
 

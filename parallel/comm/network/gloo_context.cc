@@ -1,8 +1,6 @@
 #include "ringrad/parallel/comm/network/gloo_context.h"
 
-#include <cstdint>
 #include <limits>
-#include <utility>
 
 namespace ringrad {
 

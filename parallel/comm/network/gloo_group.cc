@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <numeric>
 #include <utility>
 #include <vector>
 

@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -9,7 +9,6 @@
 #include <map>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "ringrad/parallel/comm/group_options.h"
 #include "ringrad/parallel/plan/collective/collective_plan.h"

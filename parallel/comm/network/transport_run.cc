@@ -1,9 +1,7 @@
 #include "ringrad/parallel/comm/network/transport_run.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
-#include <utility>
 
 #include "ringrad/parallel/comm/blocks/reduce_terms.h"
 

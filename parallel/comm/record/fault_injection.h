@@ -32,7 +32,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 

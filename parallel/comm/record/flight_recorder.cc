@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
-#include <string_view>
 #include <utility>
 #if defined(__x86_64__)
 #include <x86intrin.h>

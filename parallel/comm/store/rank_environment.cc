@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
-#include <string_view>
 
 #include "ringrad/core/trace.h"
 #include "ringrad/parallel/comm/store/store_protocol.h"

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <set>
 
 #include "ringrad/parallel/comm/common/system_limits.h"

@@ -1,6 +1,5 @@
 #include "ringrad/parallel/comm/store/store_connection.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>

@@ -17,7 +17,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "ringrad/parallel/comm/common/descriptor.h"
 #include "ringrad/parallel/comm/store/store_listener.h"

@@ -1,6 +1,5 @@
 #include "ringrad/parallel/plan/collective/check.h"
 
-#include <algorithm>
 #include <ostream>
 #include <sstream>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <ostream>
-#include <utility>
 
 #include "ringrad/parallel/plan/collective/require.h"
 

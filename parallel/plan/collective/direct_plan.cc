@@ -1,7 +1,5 @@
 #include "ringrad/parallel/plan/collective/direct_plan.h"
 
-#include <vector>
-
 namespace ringrad {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "ringrad/parallel/plan/collective/replay.h"
 #include "ringrad/parallel/plan/collective/symbolic_run.h"

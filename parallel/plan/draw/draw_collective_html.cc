@@ -1,6 +1,5 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "ringrad/core/draw/svg.h"
 #include "ringrad/parallel/plan/collective/require.h"

@@ -1,7 +1,6 @@
 #include "ringrad/parallel/plan/draw/draw_pipeline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <set>
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ringrad/core/untrusted/json.h"
-#include "ringrad/core/untrusted/quoted_bytes.h"
 
 namespace ringrad {
 namespace {

@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <utility>
 
 #include "ringrad/parallel/plan/collective/check.h"
 #include "ringrad/parallel/plan/collective/require.h"
 #include "ringrad/parallel/plan/file/json_fields.h"
 #include "ringrad/parallel/plan/file/plan_json.h"
 #include "ringrad/parallel/plan/pipeline/pipeline_check.h"
-#include "ringrad/parallel/plan/pipeline/pipeline_schedules.h"
 
 namespace ringrad {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <queue>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 #include <unordered_map>
 

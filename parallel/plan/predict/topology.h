@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "ringrad/parallel/plan/predict/cost.h"
 

@@ -1,6 +1,5 @@
 #include "ringrad/parallel/plan/predict/training_splits.h"
 
-#include <algorithm>
 #include <map>
 #include <stdexcept>
 

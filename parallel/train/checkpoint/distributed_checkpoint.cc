@@ -10,7 +10,6 @@
 #include "ringrad/nn/checkpoint/tensor_file.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_agreement.h"
 #include "ringrad/parallel/train/checkpoint/checkpoint_index.h"
-#include "ringrad/parallel/train/common/on_root.h"
 
 namespace ringrad {
 namespace {

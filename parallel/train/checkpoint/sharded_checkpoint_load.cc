@@ -1,6 +1,5 @@
 // Reads a checkpoint's files. For their contents, see sharded_checkpoint.cc.
 
-#include <algorithm>
 #include <future>
 #include <optional>
 #include <span>

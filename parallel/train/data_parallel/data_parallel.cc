@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "ringrad/autograd/function.h"
 #include "ringrad/autograd/grad_mode.h"

@@ -1,7 +1,6 @@
 #include "ringrad/parallel/train/data_parallel/error_memory.h"
 
 #include <string>
-#include <utility>
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/copy.h"

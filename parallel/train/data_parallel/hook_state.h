@@ -7,10 +7,7 @@
 
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "ringrad/nn/state_dict.h"
 #include "ringrad/parallel/train/data_parallel/reducer.h"

@@ -1,7 +1,6 @@
 #include "ringrad/parallel/train/data_parallel/join.h"
 
 #include <utility>
-#include <vector>
 
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"

@@ -1,12 +1,9 @@
 #include "ringrad/parallel/train/data_parallel/reducer.h"
 
-#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
@@ -17,7 +14,6 @@
 #include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/record/fault_point.h"
 #include "ringrad/parallel/comm/store/rank_environment.h"
-#include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/common/same_arenas.h"
 #include "ringrad/parallel/train/common/same_model.h"
 

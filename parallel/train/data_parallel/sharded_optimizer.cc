@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "ringrad/autograd/node.h"
 #include "ringrad/core/view.h"
@@ -11,10 +10,8 @@
 #include "ringrad/nn/optimizer/step_counts.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"
 #include "ringrad/parallel/comm/record/fault_injection.h"
-#include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/common/joint_norm.h"
 #include "ringrad/parallel/train/common/replica.h"
-#include "ringrad/parallel/train/common/same_model.h"
 
 namespace ringrad {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "ringrad/autograd/constant.h"
 #include "ringrad/autograd/function.h"

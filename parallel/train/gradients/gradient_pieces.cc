@@ -1,6 +1,5 @@
 #include "ringrad/parallel/train/gradients/gradient_pieces.h"
 
-#include <algorithm>
 #include <locale>
 #include <map>
 #include <set>

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/parallel/comm/common/call_purpose.h"

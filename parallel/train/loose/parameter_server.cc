@@ -14,7 +14,6 @@
 #include "ringrad/autograd/methods/in_place.h"
 #include "ringrad/core/transfer.h"
 #include "ringrad/kernels/copy/copy.h"
-#include "ringrad/parallel/comm/common/unwinding.h"
 #include "ringrad/parallel/train/common/gradient_presence.h"
 #include "ringrad/parallel/train/loose/parameter_messages.h"
 #include "ringrad/parallel/train/loose/worker_clocks.h"

@@ -12,7 +12,6 @@
 #include "ringrad/autograd/engine.h"
 #include "ringrad/autograd/grad_mode.h"
 #include "ringrad/autograd/methods/in_place.h"
-#include "ringrad/autograd/node.h"
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/random/random.h"

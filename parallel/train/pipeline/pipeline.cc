@@ -10,7 +10,6 @@
 #include "ringrad/core/gpu/allocator_cuda.h"
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/trace.h"
-#include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/optimizer/optimizer_step.h"
 #include "ringrad/nn/optimizer/clip_to_norm.h"
 #include "ringrad/parallel/comm/common/rethrow.h"

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <vector>
 
 #include "ringrad/core/base/device.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <utility>
 
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/function.h"
@@ -12,7 +11,6 @@
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/view.h"
 #include "ringrad/nn/layers/batch_norm.h"
-#include "ringrad/parallel/train/tensor/branch_runner.h"
 #include "ringrad/parallel/train/tensor/tensor_parallel.h"
 
 namespace ringrad {
