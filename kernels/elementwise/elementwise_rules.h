@@ -98,32 +98,14 @@ struct BackwardB {
 template <ops::Domain domain, class Body>
 auto dispatch(DType math, Body&& body) {
   using ops::Domain;
-  if constexpr (domain == Domain::logical) {
+  if constexpr (domain != Domain::logical && domain != Domain::real) {
+    if (math == DType::int32) return body.template operator()<std::int32_t>();
+    if (math == DType::int64) return body.template operator()<std::int64_t>();
+    if (math == DType::uint8) return body.template operator()<std::uint8_t>();
+  }
+  if constexpr (domain == Domain::logical || domain == Domain::integral) {
     return body.template operator()<bool>();
-  } else if constexpr (domain == Domain::integral) {
-    switch (math) {
-      case DType::int32:
-        return body.template operator()<std::int32_t>();
-      case DType::int64:
-        return body.template operator()<std::int64_t>();
-      case DType::uint8:
-        return body.template operator()<std::uint8_t>();
-      default:
-        return body.template operator()<bool>();
-    }
   } else {
-    if constexpr (domain != Domain::real) {
-      switch (math) {
-        case DType::int32:
-          return body.template operator()<std::int32_t>();
-        case DType::int64:
-          return body.template operator()<std::int64_t>();
-        case DType::uint8:
-          return body.template operator()<std::uint8_t>();
-        default:
-          break;
-      }
-    }
     if constexpr (domain == Domain::any)
       if (math == DType::bool_) return body.template operator()<bool>();
     if (math == DType::float64) return body.template operator()<double>();
