@@ -144,16 +144,10 @@ Tensor compare(const Tensor& a, Scalar b, Where where) {
 
 // The largest finite number of a floating dtype.
 double largest(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return std::numeric_limits<double>::max();
-    case DType::float16:
-      return 65504;
-    case DType::bfloat16:
-      return 0x1.fep127;
-    default:
-      return static_cast<double>(std::numeric_limits<float>::max());
-  }
+  if (dtype == DType::float64) return std::numeric_limits<double>::max();
+  if (dtype == DType::float16) return 65504;
+  if (dtype == DType::bfloat16) return 0x1.fep127;
+  return static_cast<double>(std::numeric_limits<float>::max());
 }
 
 Tensor number_beside(const Tensor& x, Scalar value, Where where) {

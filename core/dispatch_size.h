@@ -12,16 +12,10 @@ namespace ringrad {
 /// REQUIRES: bytes is 1, 2, 4 or 8
 template <class Body>
 decltype(auto) dispatch_size(std::size_t bytes, Body&& body) {
-  switch (bytes) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
+  if (bytes == 1) return body.template operator()<std::uint8_t>();
+  if (bytes == 2) return body.template operator()<std::uint16_t>();
+  if (bytes == 4) return body.template operator()<std::uint32_t>();
+  return body.template operator()<std::uint64_t>();
 }
 
 }  // namespace ringrad

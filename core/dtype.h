@@ -107,16 +107,9 @@ constexpr decltype(auto) dispatch_dtype(DType dtype, Body&& body) {
 /// The same for floating dtypes only; `dtype` must be one (check with check_floating first).
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::float32:
-      return body.template operator()<float>();
-    case DType::float64:
-      return body.template operator()<double>();
-    case DType::float16:
-      return body.template operator()<float16>();
-    default:
-      break;
-  }
+  if (dtype == DType::float32) return body.template operator()<float>();
+  if (dtype == DType::float64) return body.template operator()<double>();
+  if (dtype == DType::float16) return body.template operator()<float16>();
   RINGRAD_ASSERT(dtype == DType::bfloat16);
   return body.template operator()<bfloat16>();
 }

@@ -21,18 +21,11 @@ struct IdxHeader {
 };
 
 std::optional<DType> dtype_of_code(std::byte code) {
-  switch (std::to_integer<int>(code)) {
-    case 0x08:
-      return DType::uint8;
-    case 0x0c:
-      return DType::int32;
-    case 0x0d:
-      return DType::float32;
-    case 0x0e:
-      return DType::float64;
-    default:
-      return std::nullopt;
-  }
+  if (code == std::byte{0x08}) return DType::uint8;
+  if (code == std::byte{0x0c}) return DType::int32;
+  if (code == std::byte{0x0d}) return DType::float32;
+  if (code == std::byte{0x0e}) return DType::float64;
+  return std::nullopt;
 }
 
 // The format's types that the library lacks.

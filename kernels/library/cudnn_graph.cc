@@ -46,14 +46,9 @@ void check(cudnnStatus_t status, const char* call, Where where) {
 }
 
 fe::DataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::float16:
-      return fe::DataType_t::HALF;
-    case DType::bfloat16:
-      return fe::DataType_t::BFLOAT16;
-    default:
-      return fe::DataType_t::FLOAT;
-  }
+  if (dtype == DType::float16) return fe::DataType_t::HALF;
+  if (dtype == DType::bfloat16) return fe::DataType_t::BFLOAT16;
+  return fe::DataType_t::FLOAT;
 }
 
 // The strides of (B, C, ...) with the channels last in memory.

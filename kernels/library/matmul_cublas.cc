@@ -80,16 +80,10 @@ struct Key {
 };
 
 cudaDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return CUDA_R_64F;
-    case DType::float16:
-      return CUDA_R_16F;
-    case DType::bfloat16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
-  }
+  if (dtype == DType::float64) return CUDA_R_64F;
+  if (dtype == DType::float16) return CUDA_R_16F;
+  if (dtype == DType::bfloat16) return CUDA_R_16BF;
+  return CUDA_R_32F;
 }
 
 cublasLtMatrixLayoutOpaque_t layout_of(DType dtype, const BlasMatrix& matrix, std::int64_t batch,

@@ -226,14 +226,8 @@ __global__ void __launch_bounds__(kMaxKernelThreads, 1)
 
 template <class T, class Op>
 auto kernel_of(DeviceAlgorithm algorithm) {
-  switch (algorithm) {
-    case DeviceAlgorithm::one_shot_kernel:
-      return one_shot_all_reduce<T, Op>;
-    case DeviceAlgorithm::two_shot_kernel:
-      return two_shot_all_reduce<T, Op>;
-    default:
-      break;
-  }
+  if (algorithm == DeviceAlgorithm::one_shot_kernel) return one_shot_all_reduce<T, Op>;
+  if (algorithm == DeviceAlgorithm::two_shot_kernel) return two_shot_all_reduce<T, Op>;
   RINGRAD_ASSERT(algorithm == DeviceAlgorithm::ring_kernel);
   return ring_all_reduce<T, Op>;
 }
