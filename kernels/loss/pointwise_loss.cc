@@ -2,27 +2,13 @@
 
 #include "ringrad/core/view.h"
 #include "ringrad/kernels/copy/dense.h"
+#include "ringrad/kernels/loss/pointwise_loss_ops.h"
 
 namespace ringrad::kernels {
 namespace {
 
 const char* name(PointwiseLoss loss) {
-  switch (loss) {
-    case PointwiseLoss::mse:
-      return "mse_loss";
-    case PointwiseLoss::l1:
-      return "l1_loss";
-    case PointwiseLoss::bce_with_logits:
-      return "bce_with_logits";
-    case PointwiseLoss::huber:
-      return "huber_loss";
-    case PointwiseLoss::smooth_l1:
-      return "smooth_l1_loss";
-    case PointwiseLoss::kl_div:
-    case PointwiseLoss::kl_div_log:
-      break;
-  }
-  return "kl_div";
+  return dispatch_loss(loss, [](auto formula) { return formula.kName; });
 }
 
 void check_arguments(PointwiseLoss loss, const Tensor& x, const Tensor& targets,

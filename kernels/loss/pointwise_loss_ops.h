@@ -10,6 +10,7 @@
 namespace ringrad::kernels {
 
 struct SquaredError {
+  static constexpr const char* kName = "mse_loss";
   static constexpr bool kWeighted = false;
 
   template <class T>
@@ -23,6 +24,7 @@ struct SquaredError {
 };
 
 struct AbsoluteError {
+  static constexpr const char* kName = "l1_loss";
   static constexpr bool kWeighted = false;
 
   template <class T>
@@ -37,6 +39,7 @@ struct AbsoluteError {
 };
 
 struct BinaryCrossEntropy {
+  static constexpr const char* kName = "bce_with_logits";
   static constexpr bool kWeighted = true;
 
   // log(1 + exp(-x)) = log(1 + exp(-|x|)) + max(-x, 0): exp does not overflow.
@@ -55,6 +58,7 @@ struct BinaryCrossEntropy {
 };
 
 struct Huber {
+  static constexpr const char* kName = "huber_loss";
   static constexpr bool kWeighted = true;
 
   // The conditions let NaN through.
@@ -71,6 +75,7 @@ struct Huber {
 };
 
 struct SmoothAbsoluteError {
+  static constexpr const char* kName = "smooth_l1_loss";
   static constexpr bool kWeighted = true;
 
   template <class T>
@@ -86,6 +91,7 @@ struct SmoothAbsoluteError {
 };
 
 struct KullbackLeibler {
+  static constexpr const char* kName = "kl_div";
   static constexpr bool kWeighted = false;
 
   template <class T>
@@ -100,6 +106,7 @@ struct KullbackLeibler {
 };
 
 struct KullbackLeiblerOfLogs {
+  static constexpr const char* kName = "kl_div";
   static constexpr bool kWeighted = false;
 
   template <class T>
@@ -112,9 +119,9 @@ struct KullbackLeiblerOfLogs {
   }
 };
 
-/// Calls body with the formula of `loss`.
+/// Returns body(formula), with the formula of `loss`.
 template <class Body>
-void dispatch_loss(PointwiseLoss loss, Body body) {
+auto dispatch_loss(PointwiseLoss loss, Body body) {
   switch (loss) {
     case PointwiseLoss::mse:
       return body(SquaredError());
@@ -131,7 +138,7 @@ void dispatch_loss(PointwiseLoss loss, Body body) {
     case PointwiseLoss::kl_div_log:
       break;
   }
-  body(KullbackLeiblerOfLogs());
+  return body(KullbackLeiblerOfLogs());
 }
 
 }  // namespace ringrad::kernels
