@@ -7,16 +7,22 @@
 #include "ringrad/kernels/elementwise/elementwise.h"
 
 namespace ringrad::kernels {
+namespace {
+
+void check_buffer(const char* operation, double momentum, const Tensor& buffer,
+                  const Tensor& parameters, Where where) {
+  RINGRAD_CHECK(buffer.defined(), ValueError, where, operation,
+                ": momentum needs a buffer; got none with momentum ", momentum);
+  check_step_state(operation, "buffer", buffer, parameters, where);
+}
+
+}  // namespace
 
 void replayable_sgd_step(const Tensor& parameters, const Tensor& gradients, const Tensor& buffer,
                          const std::function<SgdStep()>& settings, Where where) {
   check_step_arrays("sgd_step", parameters, gradients, where);
   const SgdStep step = settings();
-  if (step.momentum != 0) {
-    RINGRAD_CHECK(buffer.defined(), ValueError, where,
-                  "sgd_step: momentum needs a buffer; got none with momentum ", step.momentum);
-    check_step_state("sgd_step", "buffer", buffer, parameters, where);
-  }
+  if (step.momentum != 0) check_buffer("sgd_step", step.momentum, buffer, parameters, where);
   if (parameters.device().is_cuda())
     cuda::sgd_step(parameters, gradients, buffer, settings, where);
   else
@@ -49,11 +55,7 @@ void replayable_rmsprop_step(const Tensor& parameters, const Tensor& gradients,
   check_step_arrays("rmsprop_step", parameters, gradients, where);
   check_step_state("rmsprop_step", "square_average", square_average, parameters, where);
   const RmspropStep now = step();
-  if (now.momentum != 0) {
-    RINGRAD_CHECK(buffer.defined(), ValueError, where,
-                  "rmsprop_step: momentum needs a buffer; got none with momentum ", now.momentum);
-    check_step_state("rmsprop_step", "buffer", buffer, parameters, where);
-  }
+  if (now.momentum != 0) check_buffer("rmsprop_step", now.momentum, buffer, parameters, where);
   if (parameters.device().is_cuda())
     cuda::rmsprop_step(parameters, gradients, square_average, buffer, step, where);
   else

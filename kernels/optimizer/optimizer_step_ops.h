@@ -10,13 +10,13 @@
 
 namespace ringrad::kernels {
 
-/// SGD without momentum.
+/// The constants that most steps have, and the gradient that they use.
 template <class Math>
-struct SgdRule {
-  static constexpr int kStates = 0;
+struct DecayedRule {
   static constexpr bool fresh = false;
 
-  explicit SgdRule(const SgdStep& step)
+  template <class Step>
+  explicit DecayedRule(const Step& step)
       : grad_scale(static_cast<Math>(step.grad_scale)),
         weight_decay(static_cast<Math>(step.weight_decay)),
         learning_rate(static_cast<Math>(step.learning_rate)) {}
@@ -26,9 +26,17 @@ struct SgdRule {
   constexpr Math total(Math parameter, Math gradient) const {
     return grad_scale * gradient + weight_decay * parameter;
   }
+};
+
+/// SGD without momentum.
+template <class Math>
+struct SgdRule : DecayedRule<Math> {
+  static constexpr int kStates = 0;
+
+  using DecayedRule<Math>::DecayedRule;
 
   constexpr Math operator()(Math parameter, Math gradient, Math&, Math&) const {
-    return parameter - learning_rate * total(parameter, gradient);
+    return parameter - this->learning_rate * this->total(parameter, gradient);
   }
 };
 
@@ -94,29 +102,26 @@ struct AdamRule {
 
 /// RMSprop without momentum.
 template <class Math>
-struct RmspropRule {
+struct RmspropRule : DecayedRule<Math> {
   static constexpr int kStates = 1;
-  static constexpr bool fresh = false;
 
   explicit RmspropRule(const RmspropStep& step)
-      : grad_scale(static_cast<Math>(step.grad_scale)),
-        weight_decay(static_cast<Math>(step.weight_decay)),
+      : DecayedRule<Math>(step),
         alpha(static_cast<Math>(step.alpha)),
         rest(static_cast<Math>(1 - step.alpha)),
-        eps(static_cast<Math>(step.eps)),
-        learning_rate(static_cast<Math>(step.learning_rate)) {}
+        eps(static_cast<Math>(step.eps)) {}
 
-  Math grad_scale, weight_decay, alpha, rest, eps, learning_rate;
+  Math alpha, rest, eps;
 
   /// The scaled gradient; updates the average.
   constexpr Math scaled(Math parameter, Math gradient, Math& square_average) const {
-    const Math g = grad_scale * gradient + weight_decay * parameter;
+    const Math g = this->total(parameter, gradient);
     square_average = alpha * square_average + rest * g * g;
     return g / (std::sqrt(square_average) + eps);
   }
 
   constexpr Math operator()(Math parameter, Math gradient, Math& square_average, Math&) const {
-    return parameter - learning_rate * scaled(parameter, gradient, square_average);
+    return parameter - this->learning_rate * scaled(parameter, gradient, square_average);
   }
 };
 
@@ -137,22 +142,18 @@ struct MomentumRmspropRule : RmspropRule<Math> {
 };
 
 template <class Math>
-struct AdagradRule {
+struct AdagradRule : DecayedRule<Math> {
   static constexpr int kStates = 1;
-  static constexpr bool fresh = false;
 
   explicit AdagradRule(const AdagradStep& step)
-      : grad_scale(static_cast<Math>(step.grad_scale)),
-        weight_decay(static_cast<Math>(step.weight_decay)),
-        eps(static_cast<Math>(step.eps)),
-        learning_rate(static_cast<Math>(step.learning_rate)) {}
+      : DecayedRule<Math>(step), eps(static_cast<Math>(step.eps)) {}
 
-  Math grad_scale, weight_decay, eps, learning_rate;
+  Math eps;
 
   constexpr Math operator()(Math parameter, Math gradient, Math& square_sum, Math&) const {
-    const Math g = grad_scale * gradient + weight_decay * parameter;
+    const Math g = this->total(parameter, gradient);
     square_sum += g * g;
-    return parameter - learning_rate * (g / (std::sqrt(square_sum) + eps));
+    return parameter - this->learning_rate * (g / (std::sqrt(square_sum) + eps));
   }
 };
 
