@@ -19,14 +19,14 @@ void choose(const ReducePlan& plan, const Tensor& x, const Tensor& result) {
 
 }  // namespace
 
-template <>
-void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
-  choose<reduce_ops::Max>(plan, x, result);
+template <bool kLargest>
+void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
+  if constexpr (kLargest)
+    choose<reduce_ops::Max>(plan, x, result);
+  else
+    choose<reduce_ops::Min>(plan, x, result);
 }
-
-template <>
-void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where) {
-  choose<reduce_ops::Min>(plan, x, result);
-}
+template void extreme<true>(const ReducePlan&, const Tensor&, const Tensor&, Where);
+template void extreme<false>(const ReducePlan&, const Tensor&, const Tensor&, Where);
 
 }  // namespace ringrad::kernels::cpu

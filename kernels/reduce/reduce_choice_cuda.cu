@@ -16,14 +16,14 @@ void choose(const char* name, const ReducePlan& plan, const Tensor& x, const Ten
 
 }  // namespace
 
-template <>
-void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
-  choose<reduce_ops::Max>("max", plan, x, result, where);
+template <bool kLargest>
+void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
+  if constexpr (kLargest)
+    choose<reduce_ops::Max>("max", plan, x, result, where);
+  else
+    choose<reduce_ops::Min>("min", plan, x, result, where);
 }
-
-template <>
-void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where) {
-  choose<reduce_ops::Min>("min", plan, x, result, where);
-}
+template void extreme<true>(const ReducePlan&, const Tensor&, const Tensor&, Where);
+template void extreme<false>(const ReducePlan&, const Tensor&, const Tensor&, Where);
 
 }  // namespace ringrad::kernels::cuda

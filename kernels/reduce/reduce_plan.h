@@ -91,10 +91,6 @@ void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& cente
 /// programs that choose the largest alone do not link the other.
 template <bool kLargest>
 void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
-template <>
-void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
-template <>
-void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 
 }  // namespace cpu
 
@@ -108,10 +104,6 @@ void sum_deviations(const ReducePlan& plan, const Tensor& x, const Tensor& cente
                     const Tensor& result, Where where);
 template <bool kLargest>
 void extreme(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
-template <>
-void extreme<true>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
-template <>
-void extreme<false>(const ReducePlan& plan, const Tensor& x, const Tensor& result, Where where);
 
 }  // namespace cuda
 }  // namespace ringrad::kernels
