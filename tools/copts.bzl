@@ -31,7 +31,12 @@ _SIMULATED_CUDA = select({
     "//conditions:default": ["-I%ssim/include" % _ROOT],
 })
 
-RINGRAD_COPTS = ["-std=c++20", "-march=x86-64-v2", "-fopenmp"] + _WARNINGS + _ARITHMETIC + _SIMULATED_CUDA
+_ONEDNN = select({
+    str(Label("//:without_onednn")): ["-DRINGRAD_ONEDNN=0"],
+    "//conditions:default": [],
+})
+
+RINGRAD_COPTS = ["-std=c++20", "-march=x86-64-v2", "-fopenmp"] + _WARNINGS + _ARITHMETIC + _SIMULATED_CUDA + _ONEDNN
 
 # Simulated kernels. With -Os they take a third less room in programs than with -O1, and half of -O3's time to compile.
 # They can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must not add arithmetic

@@ -9,6 +9,7 @@
 #include "ringrad/kernels/convolution/winograd.h"
 #include "ringrad/kernels/copy/copy.h"
 #include "ringrad/kernels/library/backend.h"
+#include "ringrad/kernels/library/has_onednn.h"
 #include "ringrad/kernels/reduce/reduce.h"
 
 namespace ringrad::kernels {
@@ -194,7 +195,9 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& weight, const Ten
     return cpu::direct::convolution(g, image, filter, offset, y.data<float>());
   if (const auto problem = winograd_problem(g); is_winograd(g, problem))
     return winograd::forward(problem, image, filter, offset, y.data<float>(), where);
-  cpu::onednn::convolution(g, image, filter, offset, y.data<float>(), where);
+  if constexpr (kHasOneDnn)
+    return cpu::onednn::convolution(g, image, filter, offset, y.data<float>(), where);
+  cpu::direct::convolution(g, image, filter, offset, y.data<float>());
 }
 
 void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weight,
@@ -213,7 +216,9 @@ void backward_input(const Geometry& g, const Tensor& grad_y, const Tensor& weigh
   if (is_empty(g)) return cpu::direct::convolution_backward_input(g, gradient, filter, result);
   if (const auto problem = winograd_problem(g); is_winograd(g, problem))
     return winograd::backward_input(problem, gradient, filter, result, where);
-  cpu::onednn::convolution_backward_input(g, gradient, filter, result, where);
+  if constexpr (kHasOneDnn)
+    return cpu::onednn::convolution_backward_input(g, gradient, filter, result, where);
+  cpu::direct::convolution_backward_input(g, gradient, filter, result);
 }
 
 void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y, const Tensor& result,
@@ -234,7 +239,9 @@ void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad_y, c
     return winograd::backward_weight(problem, image, gradient, filter, where);
   if (cpu::depthwise::supports(g))
     return cpu::depthwise::convolution_backward_weight(g, image, gradient, filter);
-  cpu::onednn::convolution_backward_weight(g, image, gradient, filter, where);
+  if constexpr (kHasOneDnn)
+    return cpu::onednn::convolution_backward_weight(g, image, gradient, filter, where);
+  cpu::direct::convolution_backward_weight(g, image, gradient, filter);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // The loops and kernels behind convolution.h. Private to convolution.cc.
 //
 // Channels are last: x (B, D, H, W, C), y (B, Z, P, Q, K). Filters are (K, C / G, U, R, S). Each of
-// the three products has two implementations: `onednn` for float32; and `direct`, plain loops over
-// the definition, for float64, for extents of zero, and forward for padding as wide as a filter.
+// the three products has two implementations: `onednn` for float32, if the library has it; and
+// `direct`, plain loops over the definition, for float64, for extents of zero, and forward for padding
+// as wide as a filter.
 // winograd.h and `depthwise` compute some shapes faster.
 
 #pragma once

@@ -1,7 +1,12 @@
 // Convolution by oneDNN, for float32.
 //
 // Channels stay last throughout: on AVX-512 that is as fast as oneDNN's blocked layouts, and
-// only the filter, which is small, has to be reordered. oneDNN chooses the filter's order.
+// only the filter, which is small, has to be reordered. oneDNN chooses the filter's order. Nothing
+// is left of this file in a library without oneDNN.
+
+#include "ringrad/kernels/library/has_onednn.h"
+
+#if RINGRAD_ONEDNN
 
 #include <algorithm>
 #include <array>
@@ -52,9 +57,9 @@ struct Descriptions {
   }
 
   dnnl::convolution_forward::primitive_desc forward(bool with_bias) const {
-    return {{dnnl::prop_kind::forward_training, kAlgorithm, x, any_filter,
-             with_bias ? bias : memory::desc(), y, stride, dilation, padding, padding},
-            glue::engine()};
+    return glue::operation<dnnl::convolution_forward>(
+        dnnl::prop_kind::forward_training, kAlgorithm, x, any_filter,
+        with_bias ? bias : memory::desc(), y, stride, dilation, padding, padding);
   }
 
   memory::desc x, y, bias, filter, any_filter;
@@ -159,9 +164,9 @@ void convolution_backward_input(const ConvolutionGeometry& g, const float* grad_
   const char* operation = g.name(ConvolutionProduct::backward_input);
   auto& plan = glue::find_or_make_plan(key_of(g, false), operation, where, [&] {
     const Descriptions d(g);
-    const dnnl::convolution_backward_data::primitive_desc backward(
-        {kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding, d.padding},
-        glue::engine(), d.forward(false));
+    const auto backward = glue::gradient_of<dnnl::convolution_backward_data>(
+        d.forward(false), kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding,
+        d.padding);
     return with_reorder({dnnl::convolution_backward_data(backward),
                          {{DNNL_ARG_DIFF_DST, d.y},
                           {DNNL_ARG_WEIGHTS, backward.weights_desc()},
@@ -183,9 +188,9 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
   const char* operation = g.name(ConvolutionProduct::backward_weight);
   auto& plan = glue::find_or_make_plan(key_of(g, false), operation, where, [&] {
     const Descriptions d(g);
-    const dnnl::convolution_backward_weights::primitive_desc backward(
-        {kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding, d.padding},
-        glue::engine(), d.forward(false));
+    const auto backward = glue::gradient_of<dnnl::convolution_backward_weights>(
+        d.forward(false), kAlgorithm, d.x, d.any_filter, d.y, d.stride, d.dilation, d.padding,
+        d.padding);
     return with_reorder({dnnl::convolution_backward_weights(backward),
                          {{DNNL_ARG_SRC, d.x},
                           {DNNL_ARG_DIFF_DST, d.y},
@@ -202,3 +207,5 @@ void convolution_backward_weight(const ConvolutionGeometry& g, const float* x, c
 }
 
 }  // namespace ringrad::kernels::cpu::onednn
+
+#endif

@@ -7,6 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "ringrad/kernels/library/has_onednn.h"
+
+#if RINGRAD_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
 namespace ringrad {
 namespace {
 
@@ -79,6 +85,15 @@ void set_kernel_backend(std::string_view operation, KernelBackend backend, Where
     }
     choices(where)[i] = backend == KernelBackend::vendor ? Choice::vendor : Choice::native;
   }
+}
+
+std::string cpu_products() {
+#if RINGRAD_ONEDNN
+  const auto& version = *dnnl_version();
+  return concat("oneDNN ", version.major, '.', version.minor, '.', version.patch);
+#else
+  return "own loops";
+#endif
 }
 
 KernelBackend kernel_backend(std::string_view operation, Where where) {

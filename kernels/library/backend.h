@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "ringrad/core/base/error.h"
@@ -30,6 +31,10 @@ void set_kernel_backend(std::string_view operation, KernelBackend backend,
 /// The backend that the operation uses now. Throws ValueError for another name, or for an invalid
 /// RINGRAD_KERNELS.
 KernelBackend kernel_backend(std::string_view operation, Where where = Where::current());
+
+/// What computes large matrix products and convolutions on CPUs: "oneDNN 2.6.3", say, or "own loops"
+/// in a library without oneDNN (has_onednn.h).
+std::string cpu_products();
 
 namespace kernels {
 

@@ -1,7 +1,10 @@
-#include "ringrad/kernels/library/onednn.h"
+#include "ringrad/kernels/library/has_onednn.h"
+
+#if RINGRAD_ONEDNN
 
 #include <omp.h>
 
+#include "ringrad/kernels/library/onednn.h"
 #include "ringrad/kernels/spinning.h"
 
 namespace ringrad::kernels::onednn {
@@ -75,3 +78,5 @@ void Plan::run(std::initializer_list<Argument> arguments, const char* operation,
 }
 
 }  // namespace ringrad::kernels::onednn
+
+#endif

@@ -36,6 +36,27 @@ dnnl::memory::desc describe(std::span<const std::int64_t> extents,
 /// Float32 memory of this shape, in an order that oneDNN chooses or in a named order.
 dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory::format_tag order);
 
+/// The descriptor of a primitive, from the arguments of its desc in oneDNN 2. oneDNN 3 has no descs.
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc operation(const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Primitive::desc(arguments...), engine()};
+#else
+  return {engine(), arguments...};
+#endif
+}
+
+/// The same for a gradient, which is told the forward pass.
+template <class Primitive, class Forward, class... Arguments>
+typename Primitive::primitive_desc gradient_of(const Forward& forward,
+                                               const Arguments&... arguments) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Primitive::desc(arguments...), engine(), forward};
+#else
+  return {engine(), arguments..., forward};
+#endif
+}
+
 /// Throws OutOfMemoryError, or InternalError with oneDNN's message, for a status that oneDNN threw.
 [[noreturn]] void rethrow(const dnnl::error& error, const char* operation, Where where);
 

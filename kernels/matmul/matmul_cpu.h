@@ -13,6 +13,17 @@ void gemm(const GemmProblem& problem, const float* a, const float* b, const floa
 void gemm(const GemmProblem& problem, const double* a, const double* b, const double* bias,
           double* out, Where where);
 
+// Those of a library that has oneDNN (matmul_onednn_cpu.cc).
+namespace onednn {
+
+/// False for matrices whose axes overlap, as those of windows.
+bool can_describe(const GemmProblem& problem);
+/// REQUIRES: can_describe(problem)
+void gemm(const GemmProblem& problem, const float* a, const float* b, const float* bias, float* out,
+          Where where);
+
+}  // namespace onednn
+
 /// Whether multiply_few_rows() takes the problem (few_rows_cpu.cc).
 bool has_few_rows(const GemmProblem& problem);
 

@@ -15,6 +15,7 @@
 
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/core/untrusted/options.h"
+#include "ringrad/kernels/library/backend.h"
 #include "ringrad/parallel/comm/host/process_group.h"
 #include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/parallel/comm/memory/program_cache.h"
@@ -37,6 +38,7 @@ std::string in_bytes(std::int64_t bytes) {
 // --- The machine ---
 
 std::string instruction_set() {
+#if defined(__x86_64__)
   for (const char* name : {"avx512f", "avx2", "avx"}) {
     const std::string known = name;
     if ((known == "avx512f" && __builtin_cpu_supports("avx512f")) ||
@@ -45,6 +47,9 @@ std::string instruction_set() {
       return known;
   }
   return "sse2";
+#else
+  return "neon";
+#endif
 }
 
 Json describe_machine() {
@@ -56,6 +61,7 @@ Json describe_machine() {
     gpus.push_back(gpu_name({DeviceType::cuda, index}));
   return {{"processors", processors},
           {"instruction_set", instruction_set()},
+          {"cpu_products", cpu_products()},
           {"gpus", gpus},
           {"gpus_are_simulated", is_cuda_simulated()}};
 }
@@ -113,6 +119,7 @@ Json describe_group(const std::string& ranks, int world_size, const CostModel& l
 void print_machine(const Json& machine) {
   std::printf("processors  %d, %s\n", machine["processors"].get<int>(),
               machine["instruction_set"].get<std::string>().c_str());
+  std::printf("products    %s\n", machine["cpu_products"].get<std::string>().c_str());
   if (machine["gpus"].empty()) std::printf("GPUs        none\n");
   for (const Json& gpu : machine["gpus"])
     std::printf("%s  %s\n", &gpu == &machine["gpus"].front() ? "GPUs      " : "          ",

@@ -15,6 +15,7 @@
 
 #include "ringrad/core/tensor.h"
 #include "ringrad/kernels/convolution/convolution.h"
+#include "ringrad/kernels/library/has_onednn.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/testing.h"
 
@@ -81,6 +82,7 @@ using ringrad::testing::Team;
 
 TEST(ScratchMemoryTest, ConvolutionsStayWithinIt) {
   if (!kIsWatched) GTEST_SKIP() << "a sanitizer watches the memory";
+  if (!kHasOneDnn) GTEST_SKIP() << "the library has no oneDNN";
   // So that all of a case's blocks are freed with the thread that keeps its plans.
   dnnl::set_primitive_cache_capacity(0);
   const std::array<std::int64_t, 2> strides[] = {{1, 1}, {2, 2}, {1, 3}};
