@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,7 +21,22 @@ namespace {
 std::atomic<Memory*> guarded_memory = nullptr;
 struct sigaction previous_action, previous_arithmetic_action;
 
-constexpr auto kWriteFault = 2;  // bit of the page fault's error code, on x86
+// Whether the instruction that has faulted writes.
+bool writes(const ucontext_t& context) {
+#if defined(__x86_64__)
+  constexpr auto kWriteFault = 2;  // bit of the page fault's error code
+  return context.uc_mcontext.gregs[REG_ERR] & kWriteFault;
+#else
+  // The exception's syndrome is one of the records of the signal's frame.
+  constexpr std::uint64_t kWriteNotRead = 1 << 6;
+  const auto* record = reinterpret_cast<const _aarch64_ctx*>(context.uc_mcontext.__reserved);
+  while (record->size > 0 && record->magic != ESR_MAGIC)
+    record = reinterpret_cast<const _aarch64_ctx*>(reinterpret_cast<const std::byte*>(record) +
+                                                   record->size);
+  if (record->magic != ESR_MAGIC) return false;  // an emulator may leave it out
+  return reinterpret_cast<const esr_context*>(record)->esr & kWriteNotRead;
+#endif
+}
 
 std::string describe_access(const Memory& memory, const void* address, bool is_write) {
   return std::string(is_write ? "wrote to " : "read from ") + memory.describe(address);
@@ -98,8 +115,7 @@ void hand_on(const struct sigaction& previous, int signal, siginfo_t* info, void
 void on_fault(int signal, siginfo_t* info, void* context) {
   Memory* memory = guarded_memory.load();
   const void* address = info->si_addr;
-  const auto error_code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
-  const bool is_write = error_code & kWriteFault;
+  const bool is_write = writes(*static_cast<ucontext_t*>(context));
   if (memory && Scheduler::runs_here()) {
     if (memory->open(address)) return;  // the instruction is retried
     if (Block::current()) fail_kernel(*memory, address, is_write);

@@ -3,16 +3,14 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <new>
 
 #include "ringrad/sim/sanitizers.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
-#endif
-
-#if !defined(__x86_64__)
-#error "sim/fiber.cc: stacks can be switched on x86-64 only"
 #endif
 
 #if defined(RINGRAD_SIM_TSAN)
@@ -26,6 +24,7 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 
 // It must end with `ret`: returning by a jump would make the processor mispredict every return up
 // to the kernel, which was measured to double the cost of a barrier.
+#if defined(__x86_64__)
 asm(R"(
 .text
 .p2align 4
@@ -48,12 +47,64 @@ ringrad_sim_switch:
     ret
 .size ringrad_sim_switch, .-ringrad_sim_switch
 )");
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.p2align 4
+.type ringrad_sim_switch, %function
+ringrad_sim_switch:
+    sub sp, sp, #160
+    stp x29, x30, [sp]
+    stp x19, x20, [sp, #16]
+    stp x21, x22, [sp, #32]
+    stp x23, x24, [sp, #48]
+    stp x25, x26, [sp, #64]
+    stp x27, x28, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x2, sp
+    str x2, [x0]
+    mov sp, x1
+    ldp x29, x30, [sp]
+    ldp x19, x20, [sp, #16]
+    ldp x21, x22, [sp, #32]
+    ldp x23, x24, [sp, #48]
+    ldp x25, x26, [sp, #64]
+    ldp x27, x28, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+.size ringrad_sim_switch, .-ringrad_sim_switch
+)");
+#else
+#error "sim/fiber.cc: stacks can be switched on x86-64 and 64-bit Arm only"
+#endif
 extern "C" void ringrad_sim_switch(void** saved_stack_pointer, void* next_stack_pointer);
 
 namespace ringrad::sim {
 namespace {
 
-constexpr int kSavedRegisters = 6;
+// What a switch finds on a stack that has not run yet, from its top: the registers that it loads, and
+// where its `ret` goes. It looks as if entry() had been called from nowhere.
+void** first_frame(void** top, void (*entry)()) {
+  auto* const to = reinterpret_cast<void*>(entry);
+#if defined(__x86_64__)
+  constexpr int kSavedRegisters = 6;
+  *--top = nullptr;  // a return address, where debuggers stop; the ABI requires 16 k + 8 at entry
+  *--top = to;
+  return std::fill_n(top - kSavedRegisters, kSavedRegisters, nullptr) - kSavedRegisters;
+#else
+  constexpr int kSavedRegisters = 20;
+  std::fill_n(top - kSavedRegisters, kSavedRegisters, nullptr);
+  top[1 - kSavedRegisters] = to;  // the link register
+  return top - kSavedRegisters;
+#endif
+}
 
 #if defined(RINGRAD_SIM_TSAN)
 constexpr unsigned kNoOrder = 1;  // a switch alone orders nothing
@@ -105,14 +156,7 @@ void Fiber::restart(void (*entry)()) {
 #endif
   unpoison(stack_, stack_bytes_);
   asan_fake_stack_ = nullptr;
-  // The stack looks as if entry() had been called from nowhere: it holds the registers that a
-  // switch pops, entry's address for the `ret`, and a return address of zero, where debuggers stop.
-  // The ABI requires 16 k + 8 at entry.
-  auto** top = reinterpret_cast<void**>(stack_ + stack_bytes_ - 64);
-  *--top = nullptr;
-  *--top = reinterpret_cast<void*>(entry);
-  for (int i = 0; i < kSavedRegisters; ++i) *--top = nullptr;
-  stack_pointer_ = top;
+  stack_pointer_ = first_frame(reinterpret_cast<void**>(stack_ + stack_bytes_ - 64), entry);
 }
 
 // No code may run between the notifications to the sanitizers and the switch.

@@ -9,7 +9,7 @@
 // stack lies an equally large inaccessible range, so that an overflow is a fault instead of damage
 // elsewhere. Each guard takes a memory mapping; a process can have some tens of thousands of them.
 //
-// Not thread-safe. x86-64 only, like the rest of the library.
+// Not thread-safe. For x86-64 and 64-bit Arm.
 
 #pragma once
 

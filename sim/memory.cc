@@ -16,7 +16,6 @@
 namespace ringrad::sim {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc gives it
 constexpr unsigned char kCanary = 0xfb;
 // Above this number, allocations are closed after a kernel, so that the next check has few
@@ -28,13 +27,19 @@ std::size_t addresses_per_device() {
   return std::size_t{1} << (kTsan || kChecksAccesses ? 34 : 40);
 }
 
+// 4 KiB on x86; 4, 16 or 64 KiB on Arm.
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
 std::byte* page_of(const void* p) {
   auto* byte = const_cast<std::byte*>(static_cast<const std::byte*>(p));
-  return byte - reinterpret_cast<std::uintptr_t>(p) % kPage;
+  return byte - reinterpret_cast<std::uintptr_t>(p) % page_bytes();
 }
 
 // The pages that hold an allocation.
@@ -45,7 +50,7 @@ struct Pages {
 
 Pages pages_of(const Memory::Allocation& a) {
   std::byte* begin = page_of(a.begin);
-  return {begin, round_up(static_cast<std::size_t>(a.begin - begin) + a.bytes, kPage)};
+  return {begin, round_up(static_cast<std::size_t>(a.begin - begin) + a.bytes, page_bytes())};
 }
 
 struct Canaries {
@@ -89,7 +94,7 @@ Memory::Memory(int num_devices, std::size_t bytes_per_device)
                        MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), region.file, 0);
     if (begin == MAP_FAILED) throw std::bad_alloc();
     region.begin = static_cast<std::byte*>(begin);
-    region.next = region.begin + kPage;
+    region.next = region.begin + page_bytes();
   }
 }
 
@@ -105,7 +110,7 @@ Memory::~Memory() {
 void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   const QuietLock lock(mutex_);
   Region& region = regions_[static_cast<std::size_t>(device)];
-  const std::size_t pages = round_up(bytes, kPage);
+  const std::size_t pages = round_up(bytes, page_bytes());
   if (pages < bytes || pages > bytes_per_device_ - region.in_use) return nullptr;
   std::byte* first = find_addresses(region, pages);
   if (!first) return nullptr;
@@ -118,7 +123,7 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
   if (!protect(a, PROT_READ | PROT_WRITE)) return nullptr;
   fill_unseen(first, kCanary << 8 | kCanary, pages);
   fill_unwritten(a.begin, bytes);
-  poison(first, pages + kPage);
+  poison(first, pages + page_bytes());
   unpoison(a.begin, bytes);
   note_live(a.begin, bytes);
   protect(a, PROT_NONE);
@@ -130,15 +135,15 @@ void* Memory::allocate(int device, std::size_t bytes, bool pooled) {
 // Returns unused pages with a guard page after them. Once there are none, it takes pages of freed
 // allocations and forgets their records. Null if there are none either.
 std::byte* Memory::find_addresses(Region& region, std::size_t bytes) const {
-  const std::size_t needed = bytes + kPage;
+  const std::size_t needed = bytes + page_bytes();
   const std::byte* end = region.begin + addresses_per_device();
   if (static_cast<std::size_t>(end - region.next) >= needed)
     return std::exchange(region.next, region.next + needed);
   std::erase_if(region.allocations, [](const auto& entry) { return !entry.second.live; });
-  std::byte* gap = region.begin + kPage;
+  std::byte* gap = region.begin + page_bytes();
   for (const auto& [page, a] : region.allocations) {
     if (static_cast<std::size_t>(page - gap) >= needed) break;
-    gap = pages_of(a).begin + pages_of(a).bytes + kPage;
+    gap = pages_of(a).begin + pages_of(a).bytes + page_bytes();
   }
   return static_cast<std::size_t>(end - gap) >= needed ? gap : nullptr;
 }
@@ -205,7 +210,7 @@ void* Memory::import_allocation(const Export& exported) {
   if (file < 0) return nullptr;
   const QuietLock lock(mutex_);
   Region& region = regions_[static_cast<std::size_t>(exported.device)];
-  const std::size_t bytes = round_up(exported.begin_offset + exported.bytes, kPage);
+  const std::size_t bytes = round_up(exported.begin_offset + exported.bytes, page_bytes());
   std::byte* first = find_addresses(region, bytes);
   void* mapped = MAP_FAILED;
   if (first)
@@ -217,7 +222,7 @@ void* Memory::import_allocation(const Export& exported) {
                      .bytes = exported.bytes,
                      .device = exported.device,
                      .imported = true};
-  poison(first, bytes + kPage);
+  poison(first, bytes + page_bytes());
   unpoison(a.begin, a.bytes);
   note_live(a.begin, a.bytes);
   note_written(a.begin, a.bytes);

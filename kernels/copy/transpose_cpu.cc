@@ -12,7 +12,9 @@
 // shuffle of the block's L * L elements. log2(L) perfect shuffles exchange the upper and the lower
 // half of the bits of an element's position, which are its row and its column.
 
+#if defined(__SSE2__)
 #include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -92,6 +94,9 @@ void write_cached(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
                 static_cast<std::size_t>(tile.rows) * sizeof(T));
 }
 
+#if defined(__SSE2__)
+constexpr bool kCanStream = true;
+
 // REQUIRES: a whole tile; rows of dst start at multiples of 16 bytes
 template <class T>
 void write_streamed(const Tile<T>& tile, std::int64_t dst_step, const T* buffer) {
@@ -100,6 +105,16 @@ void write_streamed(const Tile<T>& tile, std::int64_t dst_step, const T* buffer)
       _mm_stream_si128(reinterpret_cast<__m128i*>(tile.dst + c * dst_step + r),
                        *reinterpret_cast<const __m128i*>(buffer + c * kTile<T> + r));
 }
+
+// Makes streamed stores visible before any signal to another thread that they are done.
+void end_stream() { _mm_sfence(); }
+#else
+constexpr bool kCanStream = false;  // the compiler has no such stores
+
+template <class T>
+void write_streamed(const Tile<T>&, std::int64_t, const T*) {}
+void end_stream() {}
+#endif
 
 template <class T>
 void prefetch(const Tile<T>& tile, std::int64_t src_step) {
@@ -176,8 +191,7 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
     else
       write_cached(tile, tiling.dst_step(), buffer);
   }
-  // Makes streamed stores visible before any signal to another thread that they are done.
-  _mm_sfence();
+  end_stream();
 }
 
 }  // namespace
@@ -185,7 +199,7 @@ void transpose_tiles(const Tiling<T>& tiling, bool streamed, std::int64_t begin,
 template <class T>
 void transpose(const LoopNest<2>& nest, unsigned across, T* dst, const T* src) {
   const Tiling<T> tiling(nest, across, dst, src);
-  const bool streamed = tiling.bytes() >= kStreamedBytes && tiling.can_stream();
+  const bool streamed = kCanStream && tiling.bytes() >= kStreamedBytes && tiling.can_stream();
   const std::int64_t grain =
       std::max<std::int64_t>(1, tiling.size() * kBytesPerThread / (tiling.bytes() + 1));
   parallel_for(tiling.size(), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -248,7 +248,7 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
 }
 
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
-  constexpr std::size_t kPage = 4096;
+  constexpr std::size_t kPage = 4096;  // as CUDA aligns it
   if (Scheduler::runs_here()) return check_device(0);
   if (!p) return fail_no_place("cudaHostAlloc");
   *p = nullptr;
