@@ -64,7 +64,8 @@ bool is_cuda_simulated() { return kSimulatedCuda; }
 DeviceGuard::DeviceGuard(Device device, Where where) {
   if (device.is_cpu()) return;
   RINGRAD_CHECK(device.index < num_cuda_devices(), DeviceError, where, "device: ", device,
-                " must exist; got ", num_cuda_devices(), " GPUs", found_devices().error);
+                " must exist; got ", num_cuda_devices(),
+                is_cuda_simulated() ? " simulated GPUs" : " GPUs", found_devices().error);
   int now = 0;
   RINGRAD_CUDA_CHECK(cudaGetDevice(&now), where);
   if (now == device.index) return;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "ringrad/core/base/error.h"
 #include "ringrad/parallel/comm/common/descriptor.h"
@@ -17,13 +19,41 @@
 namespace ringrad {
 namespace {
 
-constexpr std::string_view kPrefix = "vader_segment.";
+constexpr std::string_view kPrefixes[] = {"vader_segment.", "sm_segment."};
 constexpr const char* kFolder = "/dev/shm";
 
-// ".0.46810001." of this user's job; empty if it is not OpenMPI's.
+bool is_segment(const std::filesystem::path& path) {
+  const std::string name = path.filename();
+  return std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
+}
+
+// What this process has mapped, its own and those of other ranks of the host.
+std::vector<std::string> mapped_segments() {
+  std::vector<std::string> segments;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const auto begin = line.find('/');
+    if (begin == line.npos) continue;
+    const std::string path = line.substr(begin, line.find(' ', begin) - begin);  // "... (deleted)"
+    if (is_segment(path)) segments.push_back(path);
+  }
+  return segments;
+}
+
+// ".0.46810001." of "sm_segment.host.0.46810001.3"
+std::string part_in(const std::string& path) {
+  const auto rank = path.rfind('.'), job = path.rfind('.', rank - 1);
+  const auto user = path.rfind('.', job - 1);
+  return path.substr(user, rank + 1 - user);
+}
+
+// That of this user's job; empty if it is not OpenMPI's. OpenMPI 4.1 has its number in the
+// environment. OpenMPI 5 has a text there, and the number in the names alone.
 std::string part_of_job() {
   const char* text = std::getenv("PMIX_NAMESPACE");
   if (!text) return {};
+  const auto mapped = mapped_segments();
+  if (!mapped.empty()) return part_in(mapped[0]);
   const std::string_view digits = text;
   std::uint32_t job = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), job);
@@ -39,13 +69,8 @@ std::string own_segment() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
   const std::string part = part_of_job();
   if (!rank || part.empty()) return {};
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const auto begin = line.find('/');
-    if (begin == line.npos || !line.ends_with(part + rank)) continue;
-    const std::string path = line.substr(begin);
-    if (std::filesystem::path(path).filename().string().starts_with(kPrefix)) return path;
-  }
+  for (const std::string& path : mapped_segments())
+    if (path.ends_with(part + rank)) return path;
   return {};
 }
 
@@ -65,10 +90,9 @@ void remove_job_segments() {
   if (part.empty()) return;
   std::error_code error;
   for (std::filesystem::directory_iterator at(kFolder, error), end; !error && at != end;
-       at.increment(error)) {
-    const std::string name = at->path().filename();
-    if (name.starts_with(kPrefix) && name.find(part) != name.npos) unlink(at->path().c_str());
-  }
+       at.increment(error))
+    if (is_segment(at->path()) && at->path().string().find(part) != std::string::npos)
+      unlink(at->path().c_str());
 }
 
 }  // namespace ringrad

@@ -1,8 +1,9 @@
 // OpenMPI's shared-memory files.
 //
 //     /dev/shm/vader_segment.<host>.<user>.<job, in hex>.<rank on the host>       4 MiB each
+//     /dev/shm/sm_segment. ...                                                    in OpenMPI 5
 //
-// OpenMPI 4.1 maps one per rank and removes it at MPI_Finalize, or has mpirun remove it. If mpirun
+// OpenMPI maps one per rank and removes it at MPI_Finalize, or has mpirun remove it. If mpirun
 // itself is killed or crashes, the files stay until the machine is restarted. A file needs its name
 // only until all ranks of the host have mapped it, which is so when MPI_Init returns: from then on
 // this library removes the name, so no file can be left behind.
