@@ -89,8 +89,8 @@ extern "C" void ringrad_sim_switch(void** saved_stack_pointer, void* next_stack_
 namespace ringrad::sim {
 namespace {
 
-// What a switch finds on a stack that has not run yet, from its top: the registers that it loads, and
-// where its `ret` goes. It looks as if entry() had been called from nowhere.
+// What a switch finds on a stack that has not run yet: the registers that it loads, and where its
+// `ret` goes, as if entry() had been called from nowhere.
 void** first_frame(void** top, void (*entry)()) {
   auto* const to = reinterpret_cast<void*>(entry);
 #if defined(__x86_64__)

@@ -2,9 +2,8 @@
 //
 // Channels are last: x (B, D, H, W, C), y (B, Z, P, Q, K). Filters are (K, C / G, U, R, S). Each of
 // the three products has two implementations: `onednn` for float32, if the library has it; and
-// `direct`, plain loops over the definition, for float64, for extents of zero, and forward for padding
-// as wide as a filter.
-// winograd.h and `depthwise` compute some shapes faster.
+// `direct`, plain loops over the definition, for float64, for extents of zero, and forward for
+// padding as wide as a filter. winograd.h and `depthwise` compute some shapes faster.
 
 #pragma once
 

@@ -32,8 +32,8 @@ void set_kernel_backend(std::string_view operation, KernelBackend backend,
 /// RINGRAD_KERNELS.
 KernelBackend kernel_backend(std::string_view operation, Where where = Where::current());
 
-/// What computes large matrix products and convolutions on CPUs: "oneDNN 2.6.3", say, or "own loops"
-/// in a library without oneDNN (has_onednn.h).
+/// What computes large matrix products and convolutions on CPUs: "oneDNN 2.6.3", say; or, in a
+/// library without oneDNN (has_onednn.h), "own loops".
 std::string cpu_products();
 
 namespace kernels {

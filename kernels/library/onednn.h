@@ -36,7 +36,7 @@ dnnl::memory::desc describe(std::span<const std::int64_t> extents,
 /// Float32 memory of this shape, in an order that oneDNN chooses or in a named order.
 dnnl::memory::desc describe(std::span<const std::int64_t> extents, dnnl::memory::format_tag order);
 
-/// The descriptor of a primitive, from the arguments of its desc in oneDNN 2. oneDNN 3 has no descs.
+/// The descriptor of a primitive. In oneDNN 2 the arguments make a desc, which oneDNN 3 lacks.
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc operation(const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR < 3

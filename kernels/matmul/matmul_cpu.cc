@@ -1,7 +1,7 @@
-// Three implementations: oneDNN for large float32 products (matmul_onednn_cpu.cc); multiply_few_rows()
-// for those of at most four rows; and packed loops for float64, for matrices whose axes overlap, for
-// products so small that the call to oneDNN, with its OpenMP region, would take most of the time, and
-// for all others in a library without oneDNN.
+// Three implementations: oneDNN for large float32 products (matmul_onednn_cpu.cc);
+// multiply_few_rows() for those of at most four rows; and packed loops for float64, for matrices
+// whose axes overlap, for products so small that the call to oneDNN, with its OpenMP region, would
+// take most of the time, and for all others in a library without oneDNN.
 //
 // The packed loops take 2 vectors of columns of b at a time, so that they read any order of b
 // sequentially, and go down the rows of a in register tiles:
