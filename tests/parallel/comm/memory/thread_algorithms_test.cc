@@ -329,7 +329,7 @@ TEST(ThreadAlgorithmsTest, RefusesNamesThatItDoesNotKnow) {
   const auto comms = make_thread_group(2, {.broadcast = "ring"});
   expect_throws<ValueError>(
       [&] { comms[0]->broadcast(ones({4})); },
-      "broadcast: the algorithm must be one of direct, binomial, chain; got 'ring'");
+      "broadcast: the algorithm must be one of direct, binomial, chain, leaders; got 'ring'");
 }
 
 TEST(ThreadAlgorithmsTest, RefusesPlansOfTooManyChunks) {
