@@ -33,7 +33,7 @@ class TransportCollectives {
   Transport* transport() const { return transport_.get(); }
 
   /// The plan for a buffer of this many bytes. Throws: as TransportPlans::get
-  const CollectivePlan& plan(Collective collective, std::size_t bytes, int root, Where where) {
+  const NumberedPlan& plan(Collective collective, std::size_t bytes, int root, Where where) {
     return plans_.get(collective, bytes, root, where);
   }
 

@@ -171,16 +171,18 @@ void TransportCommunicator::do_collective(const CollectiveCall& call, const Tens
   const Carried out(output, is_reduction(call.op));
   const Carried in = is_in_place(call.op) ? out : Carried(input, is_reduction(call.op));
   const std::size_t bytes = std::max(out.bytes(), in.bytes());
-  const CollectivePlan& plan = collectives_.plan(collective_of(call.op), bytes, call.peer, where);
+  const auto& [plan, number] = collectives_.plan(collective_of(call.op), bytes, call.peer, where);
   CollectiveCall planned = call;
-  planned.plan = number_of(plan);
+  planned.plan = number;
   std::vector<Tensor> memory{out.elements()};
   if (!is_in_place(call.op)) memory.push_back(in.elements());
-  perform_collective(planned, where, std::move(memory), [&](TransportCall& transport_call) {
-    in.take();
-    collectives_.run(plan, out.data(), in.data(), bytes, {in.dtype(), call.reduce}, transport_call);
-    out.put_back();
-  });
+  perform_collective(planned, where, std::move(memory),
+                     [&, &plan = plan](TransportCall& transport_call) {
+                       in.take();
+                       collectives_.run(plan, out.data(), in.data(), bytes,
+                                        {in.dtype(), call.reduce}, transport_call);
+                       out.put_back();
+                     });
 }
 
 // Comparing the calls is the whole operation.

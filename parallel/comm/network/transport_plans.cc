@@ -15,8 +15,7 @@ namespace {
 constexpr std::size_t kSmallBytes = 8192;
 
 // The first that adds in the group's order is taken.
-std::vector<std::string> preferred(Collective collective, std::size_t bytes) {
-  const bool is_small = bytes <= kSmallBytes;
+std::vector<std::string> preferred(Collective collective, bool is_small) {
   switch (collective) {
     case Collective::all_reduce:
       return {is_small ? "one_shot" : "two_shot", "halving_doubling", "tree"};
@@ -34,8 +33,6 @@ std::vector<std::string> preferred(Collective collective, std::size_t bytes) {
   return {"pairwise"};
 }
 
-}  // namespace
-
 // Fowler, Noll and Vo's hash.
 std::uint64_t number_of(const CollectivePlan& plan) {
   std::uint64_t hash = 14695981039346656037u;
@@ -44,10 +41,11 @@ std::uint64_t number_of(const CollectivePlan& plan) {
   return std::max<std::uint64_t>(hash, 1);
 }
 
-std::string TransportPlans::algorithm_for(Collective collective, std::size_t bytes,
-                                          Where where) const {
+}  // namespace
+
+std::string TransportPlans::algorithm_for(Collective collective, bool is_small, Where where) const {
   std::vector<PlanCandidate> candidates;
-  for (const std::string& name : preferred(collective, bytes)) candidates.push_back({name, {}});
+  for (const std::string& name : preferred(collective, is_small)) candidates.push_back({name, {}});
   if (world_size_ > 1)
     candidates =
         in_sum_order(std::move(candidates), collective, few_ranks(world_size_), options_.order);
@@ -57,21 +55,23 @@ std::string TransportPlans::algorithm_for(Collective collective, std::size_t byt
   return candidates.front().algorithm;
 }
 
-const CollectivePlan& TransportPlans::get(Collective collective, std::size_t bytes, int root,
-                                          Where where) {
+const NumberedPlan& TransportPlans::get(Collective collective, std::size_t bytes, int root,
+                                        Where where) {
   const Planner& planner = planners_.at(collective);
+  const bool is_small = !planner && bytes <= kSmallBytes;
   PlanOptions options{.root = root, .ranks_per_host = ranks_per_host_, .only_rank = rank_};
   if (has_segments(collective))
     options.segments = options_.segments > 0
                            ? options_.segments
                            : num_segments(static_cast<std::int64_t>(bytes), world_size_);
-  const std::string algorithm = planner ? "" : algorithm_for(collective, bytes, where);
-  const Key key{collective, algorithm, root, options.segments};
+  const Key key{collective, is_small, root, options.segments};
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
-  return plans_
-      .emplace(key, make(planner ? planner : Planner(algorithm), collective, options, where))
-      .first->second;
+  CollectivePlan plan =
+      make(planner ? planner : Planner(algorithm_for(collective, is_small, where)), collective,
+           options, where);
+  const std::uint64_t number = number_of(plan);
+  return plans_.emplace(key, NumberedPlan{std::move(plan), number}).first->second;
 }
 
 CollectivePlan TransportPlans::make(const Planner& planner, Collective collective,

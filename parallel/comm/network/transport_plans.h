@@ -15,9 +15,12 @@
 
 namespace ringrad {
 
-/// A number by which ranks tell plans apart, made of the algorithm's name and the number of chunks.
-/// Never 0, which stands for no plan.
-std::uint64_t number_of(const CollectivePlan& plan);
+struct NumberedPlan {
+  CollectivePlan plan;
+  /// By which ranks tell plans apart, made of the algorithm's name and the number of chunks. Never
+  /// 0, which stands for no plan.
+  std::uint64_t number;
+};
 
 class TransportPlans {
  public:
@@ -29,12 +32,12 @@ class TransportPlans {
   ///
   /// Throws: ValueError unless the planner makes a plan for this, and the plan is proved; or if no
   ///         algorithm adds in the order that is wanted
-  const CollectivePlan& get(Collective collective, std::size_t bytes, int root, Where where);
+  const NumberedPlan& get(Collective collective, std::size_t bytes, int root, Where where);
 
  private:
-  using Key = std::tuple<Collective, std::string, int, int>;  // algorithm, root, segments
+  using Key = std::tuple<Collective, bool, int, int>;  // whether it is small, root, segments
 
-  std::string algorithm_for(Collective collective, std::size_t bytes, Where where) const;
+  std::string algorithm_for(Collective collective, bool is_small, Where where) const;
   CollectivePlan make(const Planner& planner, Collective collective, const PlanOptions& options,
                       Where where) const;
 
@@ -42,7 +45,7 @@ class TransportPlans {
   const GroupOptions options_;
   const std::map<Collective, Planner> planners_ = planners_of(options_);
   const int ranks_per_host_;
-  std::map<Key, CollectivePlan> plans_;
+  std::map<Key, NumberedPlan> plans_;
 };
 
 }  // namespace ringrad
