@@ -13,6 +13,7 @@ using dnnl::prop_kind;
 
 constexpr float kLearningRate = 0.005f;
 constexpr float kMomentum = 0.9f;
+constexpr float kEpsilon = 1e-5f;
 
 dnnl::stream& cpu_stream() {
   static dnnl::stream stream(cpu_engine());
@@ -25,6 +26,12 @@ std::mt19937& generator() {
 }
 
 int64_t count(const memory& m) { return static_cast<int64_t>(m.get_desc().get_size() / 4); }
+
+dnnl::normalization_flags batch_norm_flags(bool relu) {
+  using Flags = dnnl::normalization_flags;
+  const Flags affine = Flags::use_scale | Flags::use_shift;
+  return relu ? affine | Flags::fuse_norm_relu : affine;
+}
 
 }  // namespace
 
@@ -53,6 +60,74 @@ memory::desc any_layout(const memory::dims& dims) {
 
 memory::desc in_layout(const memory::dims& dims, memory::format_tag tag) {
   return {dims, memory::data_type::f32, tag};
+}
+
+memory::dims dims_of(const memory::desc& desc) {
+#if DNNL_VERSION_MAJOR < 3
+  return desc.dims();
+#else
+  return desc.get_dims();
+#endif
+}
+
+BatchNorm::primitive_desc batch_norm_forward(const memory::desc& layout, bool relu) {
+#if DNNL_VERSION_MAJOR < 3
+  return operation<BatchNorm>(prop_kind::forward_training, layout, kEpsilon,
+                              batch_norm_flags(relu));
+#else
+  return operation<BatchNorm>(prop_kind::forward_training, layout, layout, kEpsilon,
+                              batch_norm_flags(relu));
+#endif
+}
+
+BatchNormGradient::primitive_desc batch_norm_gradient(const BatchNorm::primitive_desc& forward,
+                                                      const memory::desc& layout, bool relu) {
+#if DNNL_VERSION_MAJOR < 3
+  return gradient_of<BatchNormGradient>(forward, prop_kind::backward, layout, layout, kEpsilon,
+                                        batch_norm_flags(relu));
+#else
+  return gradient_of<BatchNormGradient>(forward, prop_kind::backward, layout, layout, layout,
+                                        kEpsilon, batch_norm_flags(relu));
+#endif
+}
+
+Arguments batch_norm_kept(Arguments forward) {
+  forward.erase(DNNL_ARG_DST);
+#if DNNL_VERSION_MAJOR >= 3  // oneDNN 2 demands the shift, oneDNN 3 refuses it
+  forward.erase(DNNL_ARG_SHIFT);
+#endif
+  return forward;
+}
+
+Eltwise::primitive_desc eltwise_forward(prop_kind purpose, algorithm function,
+                                        const memory::desc& layout) {
+#if DNNL_VERSION_MAJOR < 3
+  return operation<Eltwise>(purpose, function, layout);
+#else
+  return operation<Eltwise>(purpose, function, layout, layout);
+#endif
+}
+
+EltwiseGradient::primitive_desc eltwise_gradient(const Eltwise::primitive_desc& forward,
+                                                 algorithm function, const memory::desc& layout) {
+#if DNNL_VERSION_MAJOR < 3
+  return gradient_of<EltwiseGradient>(forward, function, layout, layout);
+#else
+  return gradient_of<EltwiseGradient>(forward, function, layout, layout, layout);
+#endif
+}
+
+dnnl::primitive_attr with_relu(bool relu) {
+  dnnl::primitive_attr attributes;
+  if (!relu) return attributes;
+  dnnl::post_ops ops;
+#if DNNL_VERSION_MAJOR < 3
+  ops.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
+#else
+  ops.append_eltwise(algorithm::eltwise_relu, 0.0f, 0.0f);
+#endif
+  attributes.set_post_ops(ops);
+  return attributes;
 }
 
 void CallList::add(const dnnl::primitive& primitive, const Arguments& arguments) {
@@ -91,7 +166,7 @@ void Net::give_gradient(const Value& to, const memory& grad) {
   }
   const memory::desc desc = to->grad.get_desc();
   const memory other = backward_.reordered(grad, desc);
-  const dnnl::binary::primitive_desc add({algorithm::binary_add, desc, desc, desc}, cpu_engine());
+  const auto add = operation<dnnl::binary>(algorithm::binary_add, desc, desc, desc);
   backward_.add(dnnl::binary(add),
                 {{DNNL_ARG_SRC_0, to->grad}, {DNNL_ARG_SRC_1, other}, {DNNL_ARG_DST, to->grad}});
 }
@@ -105,17 +180,15 @@ void Net::copy_to_gradient(const memory& from, const Parameter& to) {
 void Net::relu_backward(const memory& y, const memory& grad_output, const memory& grad_input) {
   const auto kind = algorithm::eltwise_relu_use_dst_for_bwd;
   const memory::desc desc = y.get_desc();
-  const dnnl::eltwise_forward::primitive_desc forward(
-      {prop_kind::forward_training, kind, desc, 0.0f, 0.0f}, cpu_engine());
-  const dnnl::eltwise_backward::primitive_desc backward({kind, desc, desc, 0.0f, 0.0f},
-                                                        cpu_engine(), forward);
+  const auto forward = eltwise_forward(prop_kind::forward_training, kind, desc);
+  const auto backward = eltwise_gradient(forward, kind, desc);
   backward_.add(
-      dnnl::eltwise_backward(backward),
+      EltwiseGradient(backward),
       {{DNNL_ARG_DST, y}, {DNNL_ARG_DIFF_DST, grad_output}, {DNNL_ARG_DIFF_SRC, grad_input}});
 }
 
 void Net::cross_entropy(const Value& logits) {
-  const memory::dims d = logits->data.get_desc().dims();
+  const memory::dims d = dims_of(logits->data.get_desc());
   const int64_t batch = d[0], classes = d[1];
   const memory::desc rows = in_layout(d, memory::format_tag::ab);
   const memory plain = forward_.reordered(logits->data, rows);

@@ -10,6 +10,8 @@
 // Primitives and buffers are made once, oneDNN chooses the layouts, weights stay in the chosen
 // layout, ReLU is fused into batch norm and linear, labels and the one batch never change. There is
 // no tape, no allocator and no check: a bound to aim at, not a library to use.
+//
+// For oneDNN 2 and 3: whatever differs between them stays behind operation(), gradient_of(), ...
 
 #include <functional>
 #include <memory>
@@ -32,6 +34,69 @@ float* floats(const dnnl::memory& memory);
 /// Float32 descriptors: in the layout that oneDNN likes best, and in a given one.
 dnnl::memory::desc any_layout(const dnnl::memory::dims& dims);
 dnnl::memory::desc in_layout(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
+
+dnnl::memory::dims dims_of(const dnnl::memory::desc& desc);
+
+/// The descriptor of a primitive with attributes, from the arguments of its desc in oneDNN 2.
+/// oneDNN 3 has no descs.
+template <class Primitive, class... Args>
+typename Primitive::primitive_desc operation_with(const dnnl::primitive_attr& attributes,
+                                                  const Args&... arguments) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Primitive::desc(arguments...), attributes, cpu_engine()};
+#else
+  return {cpu_engine(), arguments..., attributes};
+#endif
+}
+
+/// The same without attributes.
+template <class Primitive, class... Args>
+typename Primitive::primitive_desc operation(const Args&... arguments) {
+  return operation_with<Primitive>(dnnl::primitive_attr(), arguments...);
+}
+
+/// The same for a gradient, which is told the forward pass.
+template <class Primitive, class Forward, class... Args>
+typename Primitive::primitive_desc gradient_of(const Forward& forward, const Args&... arguments) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Primitive::desc(arguments...), cpu_engine(), forward};
+#else
+  return {cpu_engine(), arguments..., forward};
+#endif
+}
+
+// oneDNN 2 has two sets of these; the second takes the arguments of oneDNN 3.
+#if DNNL_VERSION_MAJOR < 3
+using Pooling = dnnl::pooling_v2_forward;
+using PoolingGradient = dnnl::pooling_v2_backward;
+using Softmax = dnnl::softmax_v2_forward;
+#else
+using Pooling = dnnl::pooling_forward;
+using PoolingGradient = dnnl::pooling_backward;
+using Softmax = dnnl::softmax_forward;
+#endif
+
+// The source and the result of these have the same layout; only oneDNN 3 wants to be told both.
+using BatchNorm = dnnl::batch_normalization_forward;
+using BatchNormGradient = dnnl::batch_normalization_backward;
+using Eltwise = dnnl::eltwise_forward;
+using EltwiseGradient = dnnl::eltwise_backward;
+
+/// Batch norm in training mode, with scale and shift, and with ReLU fused or without.
+BatchNorm::primitive_desc batch_norm_forward(const dnnl::memory::desc& layout, bool relu);
+BatchNormGradient::primitive_desc batch_norm_gradient(const BatchNorm::primitive_desc& forward,
+                                                      const dnnl::memory::desc& layout, bool relu);
+/// Those arguments of batch norm that its gradient takes too.
+Arguments batch_norm_kept(Arguments forward);
+
+Eltwise::primitive_desc eltwise_forward(dnnl::prop_kind purpose, dnnl::algorithm function,
+                                        const dnnl::memory::desc& layout);
+EltwiseGradient::primitive_desc eltwise_gradient(const Eltwise::primitive_desc& forward,
+                                                 dnnl::algorithm function,
+                                                 const dnnl::memory::desc& layout);
+
+/// ReLU as an epilogue of another primitive, or nothing.
+dnnl::primitive_attr with_relu(bool relu);
 
 /// A list of calls that can be repeated.
 class CallList {
