@@ -47,7 +47,7 @@ class LayoutTest(unittest.TestCase):
         """Public: the installed faces, headers that they include directly, and headers that docs/own_kernel.md includes."""
         def included(name):
             return re.findall(r'^#include "ringrad/(.*)"', (ROOT / name).read_text(), re.MULTILINE)
-        faces = re.search(r'^faces=\((.*?)\)', (ROOT / 'tools/install').read_text(), re.MULTILINE | re.DOTALL)[1].split()
+        faces = (ROOT / 'tools/package/faces.txt').read_text().split()
         umbrellas = [path.name for path in ROOT.glob('*.h')]
         public = {*faces, *umbrellas, *(name for page in (*umbrellas, 'docs/own_kernel.md') for name in included(page))}
         internal = [f'{path.relative_to(ROOT)}: {name}' for path in SOURCES if path.relative_to(ROOT).parts[0] == 'examples'
