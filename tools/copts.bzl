@@ -36,7 +36,13 @@ _ONEDNN = select({
     "//conditions:default": [],
 })
 
-RINGRAD_COPTS = ["-std=c++20", "-march=x86-64-v2", "-fopenmp"] + _WARNINGS + _ARITHMETIC + _SIMULATED_CUDA + _ONEDNN
+# A program starts on any such machine: wider vectors come from function clones in the code, chosen when it starts.
+_MACHINE = select({
+    str(Label("//:arm64")): [],
+    "//conditions:default": ["-march=x86-64-v2"],
+})
+
+RINGRAD_COPTS = ["-std=c++20", "-fopenmp"] + _MACHINE + _WARNINGS + _ARITHMETIC + _SIMULATED_CUDA + _ONEDNN
 
 # Simulated kernels. With -Os they take a third less room in programs than with -O1, and half of -O3's time to compile.
 # They can be told to stop at arithmetic on unwritten memory (sim/unwritten.h), so the compiler must not add arithmetic

@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SETUP = (ROOT / 'tools/setup').read_text()
 SCRIPTS = [ROOT / '.ci/run', *sorted(path for path in (ROOT / 'tools').iterdir() if path.is_file())]
 TESTS = [path for path in sorted((ROOT / 'tests').rglob('*'))
          if path.suffix in ('.py', '.cc', '.h', '.sh') and path != Path(__file__).resolve()]
@@ -55,10 +54,8 @@ def words_of(path):
 
 def packages_of_setup(options=()):
     """The base packages of tools/setup, and those of its options."""
-    packages = set(re.search(r'^packages=\(\n(.*?)^\)', SETUP, re.MULTILINE | re.DOTALL)[1].split())
-    for option in options:
-        packages |= set(re.search(rf'{option}\)\s+packages\+=\((.*?)\)', SETUP)[1].split())
-    return packages
+    names = subprocess.run([ROOT / 'tools/setup', '--names', *options], text=True, capture_output=True, check=True)
+    return set(names.stdout.split())
 
 
 def dpkg(*arguments):

@@ -39,9 +39,9 @@ class LayoutTest(unittest.TestCase):
 
     def test_the_module_for_newer_bazels_names_every_library_of_the_workspace(self):
         def names(file, begin, pattern):
-            return sorted(re.findall(pattern, (ROOT / file).read_text().split(begin)[1], re.MULTILINE))
+            return sorted(re.findall(pattern, (ROOT / file).read_text().split(begin)[1].split('def ')[0], re.MULTILINE))
         self.assertEqual(names('MODULE.bazel', 'use_repo(', r'^    "(\w+)",$'),
-                         names('deps.bzl', '_LIBRARIES = {', r'^    "(\w+)": "'))
+                         names('deps.bzl', '_LIBRARIES = [', r'^    "(\w+)"(?:,|: ")'))
 
     def test_examples_include_public_headers_alone(self):
         """Public: the installed faces, headers that they include directly, and headers that docs/own_kernel.md includes."""
