@@ -166,6 +166,8 @@ class Tensor : public TensorMethods {
   Tensor grad(Where where = Where::current()) const;
   /// Sets the gradient; an undefined tensor drops it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;
+  /// Drops the gradient, so that the next backward pass begins at 0.
+  void zero_grad(Where where = Where::current()) const { set_grad(Tensor(), where); }
   /// Adds d(this)/d(leaf) to every leaf's grad(). `gradient` weighs the elements of this tensor; it
   /// defaults to 1 for a one-element tensor. Throws AutogradError if there is no history, or on a
   /// second backward through freed history; ShapeError if the gradient is missing or has another

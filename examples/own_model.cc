@@ -12,7 +12,7 @@ struct Net : nn::Module {
 };
 
 int main() {
-  const Tensor points = randn({1024, 2}), is_inside = sum(square(points), {.axes = 1}) < 1;
+  const Tensor points = randn({1024, 2}), is_inside = sum(square(points), 1) < 1;
   const TensorDataset data({points, to(is_inside, DType::int64)});  // is a point in the circle?
   RandomSampler order(data.size());
   DataLoader loader(data, order, {.batch_size = 32});

@@ -137,8 +137,8 @@ class Module {
   /// Clears the gradients of all parameters.
   void zero_grad();
 
-  /// Parameters and buffers by name, under all their names; the tensors are the module's own, not
-  /// copies.
+  /// Parameters and buffers by name, under all their names; the tensors are the module's own, which
+  /// training changes. clone_state(state_dict()) keeps their values.
   StateDict state_dict() const;
 
   /// Copies values into the parameters and buffers. Ignores entries called num_batches_tracked,

@@ -16,6 +16,12 @@ Tensor state_number(double value) {
   return scalar_tensor(value, {.dtype = DType::float64, .device = Device()});
 }
 
+StateDict clone_state(const StateDict& state, Where where) {
+  StateDict copies;
+  for (const auto& [name, tensor] : state) copies.emplace(name, kernels::clone(tensor, where));
+  return copies;
+}
+
 void check_same_layout(const char* operation, const StateDict& own, const StateDict& given,
                        Where where) {
   std::string missing, unexpected, shapes, dtypes;

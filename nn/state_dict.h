@@ -19,6 +19,10 @@ using StateDict = std::map<std::string, Tensor>;
 Tensor state_number(std::int64_t value);
 Tensor state_number(double value);
 
+/// Copies that share no memory with `state` and need no gradient: what is to be kept while training
+/// goes on, since state_dict() gives the tensors that training changes.
+StateDict clone_state(const StateDict& state, Where where = Where::current());
+
 /// Throws:  ValueError unless both have the same names, then ShapeError, DTypeError unless tensors
 ///          of one name have one shape and dtype; the message starts with `operation` and lists all
 ///          differences; ValueError, naming the tensor, for an undefined one, and for one of `own`

@@ -22,9 +22,14 @@ constexpr unsigned char kCanary = 0xfb;
 // canaries.
 constexpr std::size_t kMostOpen = 256;
 // Address space, not memory: a tebibyte, or as much as ThreadSanitizer or access_check.h can
-// follow.
+// follow. On 64-bit Arm a process may have half a tebibyte in all.
+#ifdef __aarch64__
+constexpr int kAddressBits = 35;
+#else
+constexpr int kAddressBits = 40;
+#endif
 std::size_t addresses_per_device() {
-  return std::size_t{1} << (kTsan || kChecksAccesses ? 34 : 40);
+  return std::size_t{1} << (kTsan || kChecksAccesses ? 34 : kAddressBits);
 }
 
 // 4 KiB on x86; 4, 16 or 64 KiB on Arm.

@@ -53,7 +53,7 @@ def ringrad_library(
         textual_hdrs = []
         kwargs = dict(kwargs, include_prefix = "ringrad", strip_include_prefix = "/")
     room = native.package_name()
-    if srcs and not copts and not testonly:
+    if srcs and not copts and not testonly and room != "examples":  # which .bazelrc gives another -O
         precompiled = "standard_callers" if is_caller(room) else "standard"
     if precompiled and _IN_OWN_WORKSPACE:
         flags, header = _precompiled_for_library(precompiled)
@@ -74,10 +74,11 @@ def ringrad_library(
 def _include_path_impl(ctx):
     # In this repository itself, .bazelrc sets the folder of "ringrad/", because Bazel refuses "..".
     root = ctx.label.workspace_root
-    quote_includes = [root + "/.."] if root and _FOLDER_IS_RINGRAD else []
+    includes = depset([root + "/.."] if root and _FOLDER_IS_RINGRAD else [])
     openmp = cc_common.create_linker_input(owner = ctx.label, user_link_flags = depset(["-fopenmp"]))
     return [CcInfo(
-        compilation_context = cc_common.create_compilation_context(quote_includes = depset(quote_includes)),
+        # Both "ringrad/..." and <ringrad/...> are found.
+        compilation_context = cc_common.create_compilation_context(quote_includes = includes, system_includes = includes),
         linking_context = cc_common.create_linking_context(linker_inputs = depset([openmp])),
     )]
 

@@ -4,7 +4,7 @@
 //     if (const auto exit_code = parse_options(app, argc, argv)) return *exit_code;
 //
 //     $ program --version
-//     Ringrad 0.1.0
+//     Ringrad 0.2.0
 //     $ program --epochs -3
 //     program: --epochs: must be a whole number in [1, 1000000]; got "-3" (see --help)
 //                                                                             exit code 2

@@ -61,9 +61,8 @@ RINGRAD_INLINE void pack_rows(const Matrix<T>& x, std::int64_t first, std::int64
 }
 
 /// The kLanes elements from `from` on, converted.
-template <class T, class V>
-RINGRAD_INLINE void load_vector(const T* from, V& v) {
-  using M = MathType<T>;
+template <class T, class M = MathType<T>>
+RINGRAD_INLINE void load_vector(const T* from, typename Vector<M>::type& v) {
   if constexpr (std::is_same_v<T, M>) {
     v = Vector<M>::at(from);
   } else {

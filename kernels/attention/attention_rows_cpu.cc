@@ -20,9 +20,9 @@ namespace {
 using namespace attention_tile;
 
 /// The elements of a row from column j on, fewer than kLanes; zeros beyond its end.
-template <class T, class V>
-RINGRAD_INLINE void load_rest(const T* row, std::int64_t j, std::int64_t columns, V& v) {
-  using M = MathType<T>;
+template <class T, class M = MathType<T>>
+RINGRAD_INLINE void load_rest(const T* row, std::int64_t j, std::int64_t columns,
+                              typename Vector<M>::type& v) {
   M values[kLanes<M>] = {};
   const std::int64_t count = std::min(columns - j, kLanes<M>);
   for (std::int64_t lane = 0; lane < count; ++lane) values[lane] = static_cast<M>(row[j + lane]);

@@ -236,14 +236,12 @@ bool supports(const Problem& p) {
 }
 
 bool is_fast(const Problem& p) {
-#if defined(__x86_64__)
-  // Together these are x86-64-v4, a name that clang 16 does not accept here.
-  static const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl");
+#if defined(__x86_64__) && !defined(__clang__)
+  static const bool has_avx512 = __builtin_cpu_supports("x86-64-v4");
+#elif defined(__AVX512F__)
+  constexpr bool has_avx512 = true;
 #else
-  static const bool has_avx512 = false;
+  constexpr bool has_avx512 = false;
 #endif
   constexpr std::int64_t kCache = 1 << 20;  // half of a second-level cache
   return has_avx512 && kPlaces * p.C * p.K * static_cast<std::int64_t>(sizeof(float)) <= kCache;

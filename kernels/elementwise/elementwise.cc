@@ -76,7 +76,7 @@ RINGRAD_CLONES void where_loop(const void*, void* out, const void* const* in, st
   const T* a = static_cast<const T*>(in[1]);
   const T* b = static_cast<const T*>(in[2]);
   T* y = static_cast<T*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const T if_true = a[i], if_false = b[i];  // reads both, so that the choice is a mask
     y[i] = condition[i] ? if_true : if_false;
@@ -90,7 +90,7 @@ RINGRAD_CLONES void add_scaled_loop(const void* alpha, void* out, const void* co
   const T* a = static_cast<const T*>(in[0]);
   const T* b = static_cast<const T*>(in[1]);
   T* y = static_cast<T*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + scale * b[i];
 }
 
@@ -100,7 +100,7 @@ RINGRAD_CLONES void lerp_loop(const void*, void* out, const void* const* in, std
   const T* b = static_cast<const T*>(in[1]);
   const T* weight = static_cast<const T*>(in[2]);
   T* y = static_cast<T*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = ops::interpolate(a[i], b[i], weight[i]);
 }
 

@@ -21,7 +21,7 @@ RINGRAD_CLONES void forward_loop(const void*, void* out, const void* const* in, 
   const T* a = static_cast<const T*>(in[0]);
   const T* b = static_cast<const T*>(in[1]);
   auto* y = static_cast<Result<Op, T>*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = Op::forward(a[i], b[i]);
 }
 
@@ -45,7 +45,7 @@ RINGRAD_CLONES void backward_loop(const void*, void* out, const void* const* in,
   const T* a = static_cast<const T*>(in[1]);
   const T* b = static_cast<const T*>(in[2]);
   T* grad_input = static_cast<T*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) grad_input[i] = Backward()(grad_output[i], a[i], b[i]);
 }
 

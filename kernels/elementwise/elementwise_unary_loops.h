@@ -21,7 +21,7 @@ RINGRAD_CLONES void forward_loop(const void* op_address, void* out, const void* 
   const Op op = *static_cast<const Op*>(op_address);
   const T* x = static_cast<const T*>(in[0]);
   auto* y = static_cast<Result<Op, T>*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = op.forward(x[i]);
 }
 
@@ -32,7 +32,7 @@ RINGRAD_CLONES void backward_loop(const void* op_address, void* out, const void*
   const T* grad_output = static_cast<const T*>(in[0]);
   const T* saved = static_cast<const T*>(in[1]);
   T* grad_input = static_cast<T*>(out);
-#pragma GCC ivdep
+  RINGRAD_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) grad_input[i] = op.backward(grad_output[i], saved[i]);
 }
 

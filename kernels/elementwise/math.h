@@ -13,7 +13,9 @@
 
 #include <cmath>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(RINGRAD_SANITIZE)
+#include "ringrad/core/simd.h"
+
+#if RINGRAD_HAS_CLONES  // GCC on x86-64; clang has some of them by -fveclib=libmvec
 #define RINGRAD_VECTOR_MATH __attribute__((simd("notinbranch")))
 #define RINGRAD_UNARY_MATH(name)                     \
   RINGRAD_VECTOR_MATH float name##f(float) noexcept; \

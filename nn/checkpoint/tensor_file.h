@@ -40,7 +40,7 @@ void write_tensors(const std::filesystem::path& path, const StateDict& tensors,
                    Where where = Where::current());
 
 /// Reads a file from write_tensors; the tensors are on cpu:0. Needs no more memory than the tensors
-/// and the header.
+/// and the header. (read_safetensors opens files of other programs.)
 ///
 /// Throws:  DataError that names the file and what is wrong with it, unless the file is exactly as
 ///          it was written

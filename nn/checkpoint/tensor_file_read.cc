@@ -191,7 +191,8 @@ class Reader {
     if (!is_ours && source_ == Source::any) return;
     if (!is_ours)
       fail("begin with its length and checksum",
-           concat("a file of ", size_, " bytes that does not"));
+           concat("a file of ", size_,
+                  " bytes that does not; read_safetensors opens files of other programs"));
     const std::string expected = text(kDigitsAt, kNoDigits.size());
     Crc sum;
     std::vector<std::byte> block(kBlockBytes);

@@ -23,7 +23,8 @@ NB_MODULE(ringrad, m) {
   bind_operators(m, tensor);
   bind_memory(m, tensor);
   m.def(
-      "version", [] { return ringrad::version(); }, "\"0.1.0\"");
+      "version", [] { return ringrad::version(); }, "\"0.2.0\"");
+  m.attr("__version__") = ringrad::version();
   bind_linalg(linalg);
   bind_module(nn);
   bind_optimizer(nn);

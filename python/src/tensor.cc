@@ -89,6 +89,9 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "The gradient accumulated in this leaf, or None. Once it is cleared, a tensor that this "
           "gave and its views keep their values; NumPy arrays may show the next gradient.")
       .def(
+          "zero_grad", [](const Tensor& x) { x.zero_grad(caller()); },
+          "Drops the gradient, so that the next backward pass begins at 0.")
+      .def(
           "dims", [](const Tensor& x) { return x.dims(caller()); }, "Number of axes.")
       .def(
           "numel", [](const Tensor& x) { return x.numel(caller()); }, "Number of elements.")

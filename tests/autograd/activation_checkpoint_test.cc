@@ -29,8 +29,8 @@ TEST(ActivationCheckpointTest, GivesTheGradientsOfTheSegmentItself) {
   };
   sum(segment({x})).backward();
   const auto x_grad = x.grad().to_vector<float>(), w_grad = w.grad().to_vector<float>();
-  x.set_grad({});
-  w.set_grad({});
+  x.zero_grad();
+  w.zero_grad();
   sum(activation_checkpoint(segment, {x})).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), x_grad);
   EXPECT_EQ(w.grad().to_vector<float>(), w_grad);

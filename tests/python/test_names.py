@@ -88,6 +88,9 @@ class Names(unittest.TestCase):
                              'x: rr.Tensor = rr.relu(net(rr.zeros([4, 2], device="cpu"))) + 1\n'
                              'q, r = rr.linalg.qr(x)\n'
                              'y: rr.Tensor = q @ r\n'
+                             'optimizer = nn.SGD(net.parameters(), learning_rate=0.1)\n'
+                             'nn.Adam([nn.ParameterGroup(net.parameters())])\n'
+                             'print(x.numpy().mean(), rr.__version__)\n'
                              'print(x[0, :2].sum().item(), rr.plan.make_plan(rr.Collective.all_reduce, "ring", 4))\n')
             wrong.write_text('import ringrad as rr\n'
                              'rr.relu("x")\n')

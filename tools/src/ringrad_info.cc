@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ringrad/core/gpu/stream.h"
+#include "ringrad/core/simd.h"
 #include "ringrad/core/untrusted/options.h"
 #include "ringrad/kernels/library/backend.h"
 #include "ringrad/parallel/comm/host/process_group.h"
@@ -37,16 +38,17 @@ std::string in_bytes(std::int64_t bytes) {
 
 // --- The machine ---
 
+// That of the loops over elements.
 std::string instruction_set() {
-#if defined(__x86_64__)
-  for (const char* name : {"avx512f", "avx2", "avx"}) {
-    const std::string known = name;
-    if ((known == "avx512f" && __builtin_cpu_supports("avx512f")) ||
-        (known == "avx2" && __builtin_cpu_supports("avx2")) ||
-        (known == "avx" && __builtin_cpu_supports("avx")))
-      return known;
-  }
-  return "sse2";
+#if RINGRAD_HAS_CLONES
+  if (__builtin_cpu_supports("avx512f")) return "avx512f";
+  return __builtin_cpu_supports("avx2") ? "avx2" : "sse4.2";
+#elif defined(__AVX512F__)
+  return "avx512f";
+#elif defined(__AVX2__)
+  return "avx2";
+#elif defined(__x86_64__)
+  return "sse4.2";
 #else
   return "neon";
 #endif

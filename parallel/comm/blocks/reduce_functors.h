@@ -29,13 +29,13 @@ struct Product {
 struct Min {
   template <class T>
   constexpr T operator()(T a, T b) const {
-    return (a != a) | (a < b) ? a : b;
+    return ((a != a) | (a < b)) ? a : b;
   }
 };
 struct Max {
   template <class T>
   constexpr T operator()(T a, T b) const {
-    return (a != a) | (a > b) ? a : b;
+    return ((a != a) | (a > b)) ? a : b;
   }
 };
 

@@ -185,7 +185,8 @@ void Reducer::gradient_completed(std::size_t p) {
                 "second part of ",
                 parameter.name,
                 " after its bucket was reduced, as from two checkpointed segments that share a "
-                "parameter; with static_graph they may");
+                "parameter (with static_graph they may), or from one module that two ranks train "
+                "(each needs its own)");
   ++parameter.parts;
   const bool learns = options_.static_graph && !has_learned_;
   if (!learns && parameter.parts != parameter.num_parts) return;

@@ -132,8 +132,7 @@ TEST(MuonTest, SharesAWrappedModelWithAdamW) {
       muon.step();
       adam.step();
     }
-    StateDict& result = results.emplace_back();
-    for (const auto& [name, tensor] : net.state_dict()) result[name] = clone(tensor.detach());
+    results.push_back(clone_state(net.state_dict()));
     std::int64_t count = 0;
     for (const Tensor& parameter : others) count += parameter.numel();
     EXPECT_LE(adam.state_bytes(), 2 * 4 * (count + 16 * static_cast<std::int64_t>(others.size())));
