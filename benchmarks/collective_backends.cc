@@ -153,10 +153,10 @@ const std::vector<Backend>& backends() {
   return list;
 }
 
-const Backend& backend_named(const std::string& name) {
+const Backend& backend_named(std::string_view name) {
   for (const Backend& backend : backends())
     if (backend.name == name) return backend;
-  throw ValueError("collectives: the backend must be one of --help's; got " + name,
+  throw ValueError("collectives: the backend must be one of --help's; got " + std::string(name),
                    Where::current());
 }
 

@@ -4,6 +4,7 @@
 // the machine.
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Backend {
 const std::vector<Backend>& backends();
 
 /// REQUIRES: a backend of this name exists
-const Backend& backend_named(const std::string& name);
+const Backend& backend_named(std::string_view name);
 
 /// The selectable algorithms, "default" first, for backends that have any.
 std::vector<std::string> algorithms_of(const Backend& backend, Routine routine);

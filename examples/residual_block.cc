@@ -6,6 +6,7 @@
 //     residual_block --world-size 4 --device cuda       a GPU each
 //     ringrun -n 4 residual_block                       processes
 
+#include <algorithm>
 #include <iostream>
 
 #include "ringrad/examples/job.h"

@@ -12,6 +12,7 @@
 // among the remaining ranks. Here shares may differ by one sample (Tail::keep), and a Join weights
 // them: a rank without a sample in the last step of an epoch takes part in that of the others.
 
+#include <algorithm>
 #include <iostream>
 
 #include "ringrad/examples/job.h"

@@ -9,6 +9,7 @@
 //     all alike     0.90  0.07  0.03       0.96  0.61  0.41
 //     weighted      0.33  0.34  0.33       0.73  0.72  0.91
 
+#include <algorithm>
 #include <cstdio>
 
 #include "ringrad/examples/job.h"

@@ -11,8 +11,6 @@
 
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <memory>
 #include <set>

@@ -1,5 +1,6 @@
 // BpeTokenizer::load and save: GPT-2's vocab.json and merges.txt.
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <stdexcept>

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ringrad/autograd/elementwise.h"
 #include "ringrad/autograd/jacobian.h"
 #include "ringrad/autograd/linalg/factor.h"

@@ -11,7 +11,8 @@ apt-get -qq update
 mkdir /opt/ringrad
 tar -C /opt/ringrad --strip-components=1 -xzf ringrad-*-linux-*.tar.gz
 /opt/ringrad/bin/ringrad-info --ranks 2
-/opt/ringrad/bin/ringrun -n 2 /opt/ringrad/bin/ringrad-draw ring --ranks 3 --out /tmp/ring.html
+/opt/ringrad/bin/ringrun -n 2 /opt/ringrad/bin/ringrad-info --version
+/opt/ringrad/bin/ringrad-draw ring --ranks 3 --output /tmp/ring.html
 echo tried programs
 
 install_packages python3-venv
@@ -19,7 +20,7 @@ python3 -m venv /opt/python
 /opt/python/bin/pip --quiet --disable-pip-version-check install --no-index --find-links . ringrad
 /opt/python/bin/python train.py
 /opt/python/bin/ringrun -n 2 /opt/python/bin/python ranks.py
-/opt/python/bin/ringrad-plan --model resnet50 --devices 8 >/dev/null
+/opt/python/bin/ringrad-plan --model resnet20 --devices 8 --topology nvlink8 >/dev/null
 echo tried wheel
 
 # This system's own compiler, against what Debian 12's has made.

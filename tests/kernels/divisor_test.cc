@@ -1,5 +1,6 @@
 #include "ringrad/kernels/divisor.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "ringrad/tests/testing.h"

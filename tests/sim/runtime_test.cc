@@ -1,5 +1,6 @@
 // Programs as people write them for CUDA: allocate, copy, launch, synchronise.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <limits>
 #include <type_traits>
 
 #include "ringrad/parallel/comm/common/reduce_op.h"
@@ -13,16 +14,26 @@ template <class T>
 using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                              std::type_identity<T>>::type;
 
+// One NaN for all: of two NaNs x86 takes the first, and a compiler may exchange them in one part of a
+// loop and not in another; GPUs have one of their own. So the bits of a sum depend on its order alone.
+template <class T>
+constexpr T with_one_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return value != value ? std::numeric_limits<T>::quiet_NaN() : value;
+  else
+    return value;
+}
+
 struct Sum {
   template <class T>
   constexpr T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+    return with_one_nan(static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b)));
   }
 };
 struct Product {
   template <class T>
   constexpr T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+    return with_one_nan(static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b)));
   }
 };
 // Comparisons with NaN are false: a NaN in `b` is chosen by the comparison, one in `a` by a != a.

@@ -1,5 +1,6 @@
 #include "ringrad/linalg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iterator>

@@ -1,5 +1,6 @@
 // The operators of autograd/shape: values against loops or lists, gradients against differences.
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

@@ -1,5 +1,6 @@
 #include "ringrad/kernels/copy/copy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,7 @@
 #include "ringrad/kernels/index/embedding.h"
 
+#include <algorithm>
+
 #include "ringrad/core/view.h"
 #include "ringrad/tests/kernels/team.h"
 #include "ringrad/tests/reference/indexing.h"

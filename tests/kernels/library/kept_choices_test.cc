@@ -111,7 +111,7 @@ TEST_F(KeptChoicesTest, AFileOfOthersIsReportedAndLeftAlone) {
       {changed(R"({"a": "1"})", "[1]"), "must have choices by problem; got array"},
       {changed("\"1\"", "1"), "must name choices; got number"},
       {changed("\"1\"", "[[]]"), "must be nested at most 3 deep"},
-      {changed("\"1\"", '"' + std::string(301, 'x') + '"'), "in at most 300 characters"},
+      {changed("\"1\"", concat('"', std::string(301, 'x'), '"')), "in at most 300 characters"},
       {changed("\"1\"", R"("1", "a": "2")"), "must have each name once"},
       {std::string((1 << 20) + 1, ' '), "must have at most 1048576 bytes"}};
   for (const auto& [text, why] : cases) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ringrad/core/gpu/stream.h"
 #include "ringrad/parallel/comm/host/ranks.h"
 #include "ringrad/tests/num_gpus.h"

@@ -2,6 +2,7 @@
 
 #include "ringrad/parallel/train/data_parallel/communication_hooks.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
