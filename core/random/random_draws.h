@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
-#include <tuple>
 #include <type_traits>
 
 #include "ringrad/core/dtype.h"

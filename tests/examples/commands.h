@@ -51,8 +51,8 @@ inline std::vector<std::string> every_way(const std::string& example, int n,
 
 /// The command, which a program follows, that starts n ranks over MPI. OpenMPI keeps sockets, so in
 /// a folder with a short path. It names its own by the number of its process, and processes of two
-/// sandboxes that share /tmp may have equal numbers; so each test program has a folder. OpenMPI 5 asks
-/// for a home.
+/// sandboxes that share /tmp may have equal numbers; so each test program has a folder. OpenMPI 5
+/// asks for a home.
 inline std::string mpirun(int n) {
   static const Folder folder("/tmp");
   return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=" +

@@ -14,8 +14,9 @@ template <class T>
 using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                              std::type_identity<T>>::type;
 
-// One NaN for all: of two NaNs x86 takes the first, and a compiler may exchange them in one part of a
-// loop and not in another; GPUs have one of their own. So the bits of a sum depend on its order alone.
+// One NaN for all: of two NaNs x86 takes the first, and a compiler may exchange them in one part of
+// a loop and not in another; GPUs have one of their own. So the bits of a sum depend on its order
+// alone.
 template <class T>
 constexpr T with_one_nan(T value) {
   if constexpr (std::is_floating_point_v<T>)
