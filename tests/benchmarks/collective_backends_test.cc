@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ringrad/benchmarks/collective_report.h"
 #include "ringrad/tests/parallel/comm/gpu/use_mock_nccl.h"
@@ -60,10 +61,10 @@ Row row_of(const std::string& backend, const std::string& algorithm, std::vector
   return row;
 }
 
-const Check& check_named(const SizeSummary& summary, const std::string& wanted) {
+const Check& check_named(const SizeSummary& summary, std::string_view wanted) {
   for (const Check& check : summary.checks)
     if (check.name == wanted) return check;
-  throw std::runtime_error("no check " + wanted);
+  throw std::runtime_error("no check " + std::string(wanted));
 }
 
 TEST(CollectiveReportTest, ARatioIsTheMedianOverRounds) {

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [ROOT / '.ci/run', *sorted(path for path in (ROOT / 'tools').iterdir() if path.is_file())]
 TESTS = [path for path in sorted((ROOT / 'tests').rglob('*'))
          if path.suffix in ('.py', '.cc', '.h', '.sh') and path != Path(__file__).resolve()]
-CALLERS = {'host_tool': 'test_two_hosts'}  # whose set-up counts
+CALLERS = {'host_tool': 'test_two_hosts', 'test_bare': 'bare.bash'}  # whose set-up counts
 
 WORD = r'([a-z][\w.+-]*)(?=[\s;)"\'|&]|$)'
 BEFORE = r'(?:^|[|;(`]|&&|\bthen|\bdo|\belse|\bexec|\bsudo|\bxargs|!|\$\()[ \t]*(?:\w+=\S* )*'

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tries in a bare Debian what tools/release has made: /mounted holds it, and a stranger's project. Prints "tried NAME" after
-# each part (tools/test_install).
+# each part (tools/test_install). There is no clone: it installs by itself what tools/setup --install would.
 set -euo pipefail
 
 install_packages() { apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@" >/dev/null; }

@@ -25,7 +25,8 @@
 namespace ringrad {
 namespace {
 
-constexpr std::string_view kLaunchers[] = {"mpirun", "mpiexec", "orterun", "orted"};
+constexpr std::string_view kLaunchers[] = {"mpirun",  "mpiexec", "orterun", "orted",  // OpenMPI 4
+                                           "prterun", "prted",   "prte"};             // 5
 constexpr const char* kOwnName = "ringrad-watch";
 constexpr auto kTick = std::chrono::milliseconds(20);
 constexpr int kMostAncestors = 16;  // shells and the like between mpirun and a rank

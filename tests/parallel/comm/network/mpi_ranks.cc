@@ -41,13 +41,14 @@ std::string name_of(int file) {
 extern "C" int ftruncate(int file, off_t size) noexcept {
   static const auto real = reinterpret_cast<int (*)(int, off_t)>(dlsym(RTLD_NEXT, "ftruncate"));
   const int result = real(file, size);
-  if (stops_in_the_middle && name_of(file).find("vader_segment.") != std::string::npos)
+  const std::string name = stops_in_the_middle ? name_of(file) : "";
+  if (name.find("vader_segment.") != name.npos || name.find("sm_segment.") != name.npos)
     kill(getpid(), SIGSTOP);
   return result;
 }
 
 // Replaces MPI's function: rank 1 stops where STOP_IN_MPI_INIT says, "first" or "middle". Prints
-// the job's number.
+// the job's number, which OpenMPI 5 does not say: 0.
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   const char *job = std::getenv("PMIX_NAMESPACE"), *rank = std::getenv("PMIX_RANK");
   const char* where = std::getenv("STOP_IN_MPI_INIT");
