@@ -47,7 +47,7 @@ def _words(text):
 
 def _output(ctx, command):
     """What a command writes; "" if there is no such command, or it fails."""
-    if not ctx.which(command[0]):
+    if not (ctx.path(command[0]).exists if command[0].startswith("/") else ctx.which(command[0])):
         return ""
     result = ctx.execute(command, environment = {"LC_ALL": "C"})
     return result.stdout + result.stderr if result.return_code == 0 else ""
@@ -60,7 +60,7 @@ def _compiler_folders(ctx):
 
 def _find(ctx):
     """The folder or the header that a library's repository links to, and the folder of the library itself."""
-    rows = [_words(line) for line in ctx.read(ctx.attr.packages).splitlines() if not line.startswith("#")]
+    rows = [_words(line) for line in ctx.read(ctx.attr.packages).splitlines() if _words(line) and not line.startswith("#")]
     _, marks, debian, fedora, arch = [row for row in rows if row[0] == ctx.attr.library][0]
     header_folders = _compiler_folders(ctx)
     own_headers, own_libraries = [

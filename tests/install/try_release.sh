@@ -7,7 +7,7 @@ install_packages() { apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-reco
 apt-get -qq update
 
 # Where no compiler is.
-! command -v g++ cc python3
+if command -v g++ cc python3; then exit 1; fi
 mkdir /opt/ringrad
 tar -C /opt/ringrad --strip-components=1 -xzf ringrad-*-linux-*.tar.gz
 /opt/ringrad/bin/ringrad-info --ranks 2

@@ -41,8 +41,8 @@ std::string in_bytes(std::int64_t bytes) {
 // That of the loops over elements.
 std::string instruction_set() {
 #if RINGRAD_HAS_CLONES
-  if (__builtin_cpu_supports("avx512f")) return "avx512f";
-  return __builtin_cpu_supports("avx2") ? "avx2" : "sse4.2";
+  if (__builtin_cpu_supports("x86-64-v4")) return "avx512f";
+  return __builtin_cpu_supports("x86-64-v3") ? "avx2" : "sse4.2";
 #elif defined(__AVX512F__)
   return "avx512f";
 #elif defined(__AVX2__)
