@@ -164,9 +164,12 @@ class Tensor : public TensorMethods {
   /// and its views keep their values; arrays of other libraries may show the next gradient
   /// (optimizer.h).
   Tensor grad(Where where = Where::current()) const;
-  /// Sets the gradient; an undefined tensor drops it.
+  /// Sets the gradient; an undefined tensor drops it. Throws AutogradError unless this is a leaf
+  /// that requires a gradient, and if `grad` is the leaf itself; ShapeError, DTypeError or
+  /// DeviceError unless `grad` is like it.
   void set_grad(const Tensor& grad, Where where = Where::current()) const;
-  /// Drops the gradient, so that the next backward pass begins at 0.
+  /// Drops the gradient, so that the next backward pass begins at 0. Throws AutogradError unless
+  /// this is a leaf that requires a gradient.
   void zero_grad(Where where = Where::current()) const { set_grad(Tensor(), where); }
   /// Adds d(this)/d(leaf) to every leaf's grad(). `gradient` weighs the elements of this tensor; it
   /// defaults to 1 for a one-element tensor. Throws AutogradError if there is no history, or on a

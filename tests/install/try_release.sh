@@ -6,7 +6,7 @@ set -euo pipefail
 install_packages() { apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@" >/dev/null; }
 apt-get -qq update
 
-# Where no compiler is.
+# The root has no compiler yet.
 if command -v g++ cc python3; then exit 1; fi
 mkdir /opt/ringrad
 tar -C /opt/ringrad --strip-components=1 -xzf ringrad-*-linux-*.tar.gz

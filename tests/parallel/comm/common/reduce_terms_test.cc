@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "ringrad/tests/parallel/comm/collective_values.h"
 #include "ringrad/tests/testing.h"
@@ -25,6 +27,21 @@ void reduce_into(std::span<const Tensor> terms, std::span<const Tensor> outs, Re
   for (const Tensor& term : terms) sources.push_back(term.raw_data());
   for (const Tensor& out : outs) results.push_back(out.raw_data());
   reduce_terms(terms[0].dtype(), op, sources, results, terms[0].numel(), divisor);
+}
+
+// 41 elements: whole vectors, and a rest that is computed one by one.
+TEST(ReduceTermsTest, ANanHasTheSameBitsWhicheverTermsItComesFrom) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product})
+      for (const auto& [first, second] :
+           {std::pair(nan, -nan), std::pair(-nan, nan), std::pair(-nan, 1.), std::pair(1., -nan)}) {
+        const Tensor out = empty({41}, {.dtype = dtype});
+        reduce_into(
+            std::vector{full({41}, first, {.dtype = dtype}), full({41}, second, {.dtype = dtype})},
+            std::vector{out}, op);
+        expect_same_bits(out, full({41}, nan, {.dtype = dtype}));
+      }
 }
 
 TEST(ReduceTermsTest, AgreesWithExactSumsForAnyNumberOfTermsAndOutputs) {
