@@ -169,7 +169,7 @@ class CommandLineTest(CollectivesTest):
                 (['--min-size', '8', '--max-size', '4'], '--min-size: must be at most --max-size; got 8 and 4'),
                 (['--sizes', '8', '--max-size', '4'], '--max-size excludes --sizes'),
                 (['--sizes', '4,0'], '0 not in range'),
-                (['--ranks', '0'], 'not in range 1 to 256'),
+                (['--ranks', '0'], '--ranks: Value 0 not in range'),
                 (['--colour', 'red'], '--colour')):
             run = self.run_program(*arguments)
             self.assertEqual((run.returncode, run.stdout), (2, ''), arguments)

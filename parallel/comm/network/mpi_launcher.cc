@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ringrad/parallel/comm/common/descriptor.h"
@@ -100,14 +102,34 @@ void watch(const Process& launcher, int handle, std::chrono::milliseconds patien
   kill_those_alive(ranks);
 }
 
+// Readable once the process has ended.
+Descriptor handle_of(const Process& process) {
+  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process.id, 0)));
+}
+
 }  // namespace
+
+void end_with_launcher(std::function<void()> at_end) {
+  const auto launcher = launcher_of_this_process();
+  if (!launcher) return;
+  Descriptor handle = handle_of(*launcher);
+  if (!handle.is_open()) return;
+  std::thread([handle = std::move(handle), at_end = std::move(at_end)] {
+    pollfd end{handle.number(), POLLIN, 0};
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) {
+    }
+    if (end.revents != POLLIN) return;
+    at_end();
+    kill(getpid(), SIGKILL);
+  }).detach();
+}
 
 // The process is the launcher's no longer, and holds none of the rank's files: mpirun waits until
 // all ends of the ranks' pipes are closed.
 void watch_launcher(std::chrono::milliseconds patience) {
   const auto launcher = launcher_of_this_process();
   if (!launcher) return;
-  const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, launcher->id, 0)));
+  const Descriptor handle = handle_of(*launcher);
   if (!handle.is_open()) return;
   std::vector<Process> ranks = children_of(*launcher).value_or(std::vector<Process>());
   std::erase_if(ranks, [](const Process& process) { return process.id == getpid(); });

@@ -1,4 +1,5 @@
-// What a rank that gives up leaves behind for its launcher, mpirun or orted.
+// The launcher of this rank, mpirun or its daemon on another host: what happens once it has ended,
+// and what a rank that gives up leaves behind for it.
 //
 //     rank 0   MPI_Init ... deadline, exits --.
 //     rank 1   MPI_Init ... (stopped)          |   mpirun ends the other ranks, and then itself;
@@ -13,8 +14,14 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 namespace ringrad {
+
+/// From now on, this process calls at_end() and kills itself once its launcher has ended, as when
+/// somebody kills mpirun. OpenMPI 4 does so by itself; ranks of OpenMPI 5 would wait for ever. Does
+/// nothing if no ancestor of this process is a launcher of OpenMPI's.
+void end_with_launcher(std::function<void()> at_end);
 
 /// Starts a process that stays until this rank's launcher has ended. It kills the launcher if that
 /// is alive `patience` after all its ranks have ended, and the launcher's ranks if they are alive

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ringrad/parallel/comm/common/no_broken_pipe.h"
+#include "ringrad/parallel/comm/network/mpi_launcher.h"
 #include "ringrad/parallel/comm/network/mpi_segments.h"
 #include "ringrad/parallel/comm/network/mpi_watchdog.h"
 
@@ -51,6 +52,7 @@ class Session {
     const NoBrokenPipe guard;  // for the threads that it starts
     int level = 0;
     if (is_ours_) {
+      end_with_launcher(remove_job_segments);
       const MpiWatchdog watchdog("MPI_Init", limit, remove_job_segments);
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
       segment_.emplace();
