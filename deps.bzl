@@ -87,7 +87,11 @@ def _system_library_impl(ctx):
     # Bazel sees changes of what is linked.
     for entry in [found] if found.basename.endswith((".h", ".hpp")) else found.readdir():
         ctx.symlink(entry, entry.basename)
-    ctx.template("BUILD.bazel", ctx.attr.build_file, {"%{library_folder}": str(library_folder)})
+    mpi = [name for name in _words(_output(ctx, ["mpicxx", "--showme:libs"])) if name != "mpi_cxx"] if ctx.attr.library == "mpi" else []
+    ctx.template("BUILD.bazel", ctx.attr.build_file, {
+        "%{library_flags}": ", ".join(["\"-l%s\"" % name for name in mpi]),
+        "%{library_folder}": str(library_folder),
+    })
 
 _system_library = repository_rule(
     implementation = _system_library_impl,

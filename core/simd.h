@@ -16,11 +16,17 @@
 // The resolvers run before a sanitizer's runtime is ready, so sanitizer builds have one copy only.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(RINGRAD_SANITIZE)
 #define RINGRAD_HAS_CLONES 1
+// In this order: if another attribute comes after target_clones, g++ 16.2 gives copies to one
+// instantiation of a template alone.
 #define RINGRAD_CLONES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), flatten))
+  __attribute__((flatten, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/// Without the copy for AVX2: for loops that run with AVX-512 alone, since a third copy would take
+/// room in every program.
+#define RINGRAD_AVX512_CLONES __attribute__((flatten, target_clones("arch=x86-64-v4", "default")))
 #else
 #define RINGRAD_HAS_CLONES 0
 #define RINGRAD_CLONES
+#define RINGRAD_AVX512_CLONES
 #endif
 
 // Before a loop: none of its iterations reads what another writes. (Clang finds out while it runs.)

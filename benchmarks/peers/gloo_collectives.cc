@@ -10,6 +10,8 @@
 
 #include <memory>
 
+#include "ringrad/parallel/comm/network/gloo_context.h"
+
 namespace ringrad::bench {
 namespace {
 
@@ -70,10 +72,10 @@ const Algorithm& algorithm_of(const CollectiveCase& one) {
 Context connect(int rank, int ranks, bool sync, const std::string& folder) {
   gloo::transport::tcp::attr attributes;
   attributes.hostname = "127.0.0.1";
-  gloo::rendezvous::FileStore store(folder);
+  const auto store = std::make_shared<gloo::rendezvous::FileStore>(folder);
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
-  context->connectFullMesh(store, device);
+  connect_full_mesh(*context, store, device);
   for (int peer = 0; sync && peer < ranks; ++peer) {
     if (peer != rank) context->getPair(peer)->setSync(true, /*busyPoll=*/true);
   }

@@ -64,6 +64,15 @@ std::vector<std::string> long_names(const CLI::App& app) {
   return names;
 }
 
+// CLI11 2.5 would wrap descriptions and footers, and so break up tables.
+template <class Formatter>
+void keep_lines(Formatter& formatter) {
+  if constexpr (requires { formatter.enable_footer_formatting(false); }) {
+    formatter.enable_description_formatting(false);
+    formatter.enable_footer_formatting(false);
+  }
+}
+
 // A reader that has gone is no error, as in `program | head`.
 void check_stdout() {
   errno = 0;
@@ -139,6 +148,7 @@ std::optional<int> parse_options(CLI::App& app, int argc, const char* const* arg
                                  const std::function<void()>& check) {
   guard_standard_streams();
   app.set_version_flag("--version", std::string("Ringrad ") + version());
+  keep_lines(*app.get_formatter());
   try {
     app.parse(argc, argv);
     if (check) check();

@@ -7,14 +7,6 @@
 #include "ringrad/core/simd.h"
 #include "ringrad/kernels/register_tile.h"
 
-// As RINGRAD_CLONES (core/simd.h), without the copy for AVX2: Winograd is chosen with AVX-512
-// alone, and a third copy would take a hundred kilobytes of every program.
-#if RINGRAD_HAS_CLONES
-#define RINGRAD_AVX512_CLONES __attribute__((target_clones("arch=x86-64-v4", "default"), flatten))
-#else
-#define RINGRAD_AVX512_CLONES
-#endif
-
 namespace ringrad::kernels::winograd {
 
 using Vec = Vector<float>;

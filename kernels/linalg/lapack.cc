@@ -11,6 +11,11 @@
 #include "ringrad/kernels/dispatch_math.h"
 #include "ringrad/kernels/parallel_for.h"
 
+// g++ 16 takes the lambdas below that call LAPACK for functions that are meant to be constexpr.
+#if defined(__GNUC__) && __GNUC__ >= 16 && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Winvalid-constexpr"
+#endif
+
 // Fortran passes pointers, and the lengths of texts after all other arguments.
 #define RINGRAD_LAPACK(T, p)                                                                       \
   void p##potrf_(const char* uplo, const int* n, T* a, const int* lda, int* info, std::size_t);    \

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,6 +33,11 @@ inline Shape shape_of(Arguments extents) {
   Shape shape;
   for (const std::int64_t extent : extents) shape.push_back(extent);
   return shape;
+}
+
+inline std::optional<std::int64_t> whole_or_none(Arguments number) {
+  if (number.is_null()) return {};
+  return number.get<std::int64_t>();
 }
 
 inline Operator of(Reduce f) {

@@ -87,10 +87,12 @@ Operators by_order() {
          return unique(in[0].detach()).at(with["piece"].get<std::size_t>());
        }},
       {"median",
-       [](In in, Arguments with) { return median(in[0], with["axis"], with["keepdim"]); }},
+       [](In in, Arguments with) {
+         return median(in[0], whole_or_none(with["axis"]), with["keepdim"]);
+       }},
       {"quantile",
        [](In in, Arguments with) {
-         return quantile(in[0], with["q"], with["axis"], with["keepdim"]);
+         return quantile(in[0], with["q"], whole_or_none(with["axis"]), with["keepdim"]);
        }},
   };
 }

@@ -56,7 +56,7 @@ std::vector<Index> brackets_of(Arguments list) {
     if (kind == "position")
       result.push_back(index[1].get<std::int64_t>());
     else if (kind == "slice")
-      result.push_back(Slice(index[1], index[2], index[3]));
+      result.push_back(Slice(whole_or_none(index[1]), whole_or_none(index[2]), index[3]));
     else if (kind == "new_axis")
       result.push_back(kNewAxis);
     else
@@ -150,11 +150,12 @@ Operators copies() {
       {"tile", [](In in, Arguments with) { return tile(in[0], shape_of(with["counts"])); }},
       {"repeat_interleave",
        [](In in, Arguments with) {
-         return repeat_interleave(in[0], with["count"].get<std::int64_t>(), with["axis"]);
+         return repeat_interleave(in[0], with["count"].get<std::int64_t>(),
+                                  whole_or_none(with["axis"]));
        }},
       {"repeat_interleave_each",
        [](In in, Arguments with) {
-         return repeat_interleave(in[0], indices_of(with), with["axis"]);
+         return repeat_interleave(in[0], indices_of(with), whole_or_none(with["axis"]));
        }},
   };
 }

@@ -13,11 +13,6 @@
 namespace ringrad::fuzz_torch {
 namespace {
 
-std::optional<std::int64_t> axis_of(Arguments with) {
-  if (with["axis"].is_null()) return {};
-  return with["axis"].get<std::int64_t>();
-}
-
 Operators reductions() {
   return {
       {"sum", of(static_cast<Reduce>(sum))},
@@ -42,9 +37,13 @@ Operators reductions() {
          return var(in[0], shape_of(with["axes"]), with["correction"], with["keepdim"]);
        }},
       {"argmax",
-       [](In in, Arguments with) { return argmax(in[0], axis_of(with), with["keepdim"]); }},
+       [](In in, Arguments with) {
+         return argmax(in[0], whole_or_none(with["axis"]), with["keepdim"]);
+       }},
       {"argmin",
-       [](In in, Arguments with) { return argmin(in[0], axis_of(with), with["keepdim"]); }},
+       [](In in, Arguments with) {
+         return argmin(in[0], whole_or_none(with["axis"]), with["keepdim"]);
+       }},
   };
 }
 

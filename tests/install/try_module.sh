@@ -8,6 +8,7 @@ trap 'rm -rf "$stranger"' EXIT
 cd "$stranger"
 cp "$clone/.cache/debian_bazel_7.bazelrc" .bazelrc
 sed -n 's/^    \(bazel_dep(\|local_path_override(\)/\1/p' "$clone/MODULE.bazel" | sed "s|\"\.\.\.\"|\"$clone\"|" >MODULE.bazel
+touch WORKSPACE.bzlmod  # else Bazel 7 also downloads what its old way of naming repositories has
 cat >BUILD.bazel <<'EOF'
 cc_binary(name = "version", srcs = ["version.cc"], copts = ["-std=c++20"], deps = ["@ringrad//core/base"])
 cc_library(name = "all", deps = ["@ringrad//:" + name for name in ["ringrad", "parallel", "backends", "image", "linalg", "npz"]])

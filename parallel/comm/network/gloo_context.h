@@ -18,9 +18,20 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace ringrad {
+
+/// context.connectFullMesh(store, network). Gloo takes the store itself, or since 2025 a pointer.
+template <class Context>
+void connect_full_mesh(Context& context, std::shared_ptr<gloo::rendezvous::Store> store,
+                       std::shared_ptr<gloo::transport::Device>& network) {
+  if constexpr (requires { context.connectFullMesh(store, network); })
+    context.connectFullMesh(std::move(store), network);
+  else
+    context.connectFullMesh(*store, network);
+}
 
 class GlooContext final : public gloo::rendezvous::Context {
  public:

@@ -125,11 +125,10 @@ class GlooTransport final : public Transport {
         next_slots_(static_cast<std::size_t>(world_size)),
         context_(std::make_shared<GlooContext>(rank, world_size)) {
     context_->setTimeout(std::max(timeout / kConnectingShare, std::chrono::milliseconds(1)));
-    Meeting meeting(store, name, where);
     const NoBrokenPipe guard;
     const auto deadline = TransportCall::Clock::now() + timeout;
     try {
-      context_->connectFullMesh(meeting, network_);
+      connect_full_mesh(*context_, std::make_shared<Meeting>(store, name, where), network_);
       context_->begin_lookout();
       meet(deadline);
     } catch (const CollectiveError&) {

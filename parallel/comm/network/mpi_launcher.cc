@@ -118,7 +118,7 @@ void end_with_launcher(std::function<void()> at_end) {
     pollfd end{handle.number(), POLLIN, 0};
     while (poll(&end, 1, -1) < 0 && errno == EINTR) {
     }
-    if (end.revents != POLLIN) return;
+    if ((end.revents & POLLIN) == 0) return;  // the handle was closed; POLLHUP may come with it
     at_end();
     kill(getpid(), SIGKILL);
   }).detach();

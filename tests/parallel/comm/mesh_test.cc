@@ -183,7 +183,8 @@ TEST(MeshTest, RanksMustGiveTheSameAxes) {
         rank == 2 ? "first at \"pipeline 2\" and \"tensor 2\"" : "different on rank 2");
     expect_throws<CollectiveError>(
         [&] {
-          Mesh(comm, rank == 3 ? Axes() : Axes{{"data", 4}});
+          const Axes axes{{"data", 4}}, none;
+          Mesh(comm, rank == 3 ? none : axes);
         },
         "different on rank 3");
     const Mesh mesh(comm, {{"data", 2}, {"tensor", 2}});

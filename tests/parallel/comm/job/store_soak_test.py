@@ -150,7 +150,8 @@ class StoreSoakTest(unittest.TestCase):
         client.set('stop', b'')
         out, err = job.communicate()
         rounds += [line.split()[-1] for line in out.splitlines()]
-        self.assertEqual((job.returncode, err), (0, ''), out)
+        said = [line for line in err.splitlines() if '/gloo/transport/' not in line]  # newer ones name each connection
+        self.assertEqual((job.returncode, said), (0, []), out)
         self.assertEqual(len(set(rounds)), 1, rounds)
         print(f'{NUM_HOSTILE} hostile connections in {seconds:.1f} s ({dict(done)}); {len(rounds)} rounds of 4 ranks, '
               f'all with the same bits; ringrun grew by {growth / 2**20:.1f} MiB from {before / 2**20:.1f}')

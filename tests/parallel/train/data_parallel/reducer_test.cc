@@ -310,7 +310,7 @@ TEST(ReducerTest, AnErrorBesideBackwardEndsBackwardOnAllRanks) {
                     on_stream.all_reduce(gradients, ReduceOp::mean);
                   });
                 });
-            for (int step = 0;; ++step) sum(replica(ones({2, 8}))).backward();
+            for (;;) sum(replica(ones({2, 8}))).backward();
           });
         },
         "rank 1: told to fail");
