@@ -73,6 +73,10 @@ class ModuleList : public detail::ModuleContainer<M> {
     return static_cast<Added&>(
         this->add(std::to_string(this->size()), Module::made_shared(std::move(module)), where));
   }
+  /// The same for a module that the caller may keep.
+  M& append(std::shared_ptr<M> module, Where where = Where::current()) {
+    return this->add(std::to_string(this->size()), std::move(module), where);
+  }
 
   /// Throws IndexError unless i < size().
   M& operator[](std::size_t i) const { return get(i); }
@@ -92,6 +96,12 @@ class ModuleDict : public detail::ModuleContainer<M> {
   Added& insert(const std::string& name, Added module, Where where = Where::current()) {
     auto& added =
         static_cast<Added&>(this->add(name, Module::made_shared(std::move(module)), where));
+    names_.push_back(name);
+    return added;
+  }
+  /// The same for a module that the caller may keep.
+  M& insert(const std::string& name, std::shared_ptr<M> module, Where where = Where::current()) {
+    M& added = this->add(name, std::move(module), where);
     names_.push_back(name);
     return added;
   }

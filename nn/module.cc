@@ -118,7 +118,8 @@ void Module::check_registered(const Call& outer, Where where) const {
                   where, "forward: a module must register the layers that it trains; got ",
                   describe(), " in ", outer.module.describe(), ", which does not list its ", name,
                   "; declare the member as a reference, as in nn::Linear& fc = child(\"fc\", ",
-                  "nn::Linear(2, 2)), or in Python as self.fc = nn.Linear(2, 2), outside of lists");
+                  "nn::Linear(2, 2)); in Python as self.fc = nn.Linear(2, 2), or in an "
+                  "nn.ModuleList");
 }
 
 Tensor Module::forward_relu(const Tensor& x, Where at) { return relu(forward(x, at), at); }

@@ -13,6 +13,7 @@ keep their names and defaults. Some have another form in Python:
     Generator& generator = ...     may be None, which means the thread's generator
     Device device = ...            text; None means the thread's default device
     std::span<const T> list        any sequence
+    const Shape& shape             numbers in a sequence, one number, or, in what SPREAD lists, several arguments
     std::function<...> f           any callable; what it returns is checked
 
 A struct XResult becomes a class that also unpacks: q, r = linalg.qr(x). A template's names, as in
@@ -28,6 +29,7 @@ from pathlib import Path
 
 SKIPPED = {
     'from_values': 'tensor makes one of lists',
+    'tensor': 'bound by hand: takes arrays, too',
     'from_memory': 'from_dlpack and from_numpy share memory',
     'default_generator': 'bound by hand: Python shares it',
     'register_hook': 'bound by hand as a method: a hook may return None',
@@ -64,11 +66,14 @@ SKIPPED = {
 SKIPPED_CLASSES = {
     'CapturedStep': 'for kernels of GPUs, which are called from C++',
     'Checkpoint': 'tensors are written by name, write_tensors(path, net.state_dict())',
-    'ModuleContainer': 'a template: modules of Python are members, or in a Sequential',
+    'ModuleContainer': 'bound by hand: ModuleList and ModuleDict',
+    'ModuleDict': 'bound by hand: of any modules',
+    'ModuleList': 'bound by hand: of any modules',
     'ParameterGroups': 'bound by hand: made of lists',
     'Progress': 'Python has progress bars',
     'Sequential': 'bound by hand: its layers are arguments',
 }
+SPREAD = {'empty', 'expand', 'flip', 'ones', 'permute', 'rand', 'randn', 'repeat', 'reshape', 'tile', 'zeros'}
 PYTHONS = {'operator()': ['__call__'], 'svg': ['svg', '_repr_svg_']}  # a notebook shows what has the last
 SKIPPED_TYPES = re.compile(r'initializer_list|span<const Index>|ParameterArena|StepOp|PlanFault|GPTLinears')
 PLAN = [f'parallel/plan/{name}.h' for name in (
@@ -293,6 +298,11 @@ class Headers:
                 if kept and result == 'Tensor':
                     made = f'keeping({made}, {kept[0]})'
                 yield f'  {define}"{name}", []({taken}) {{\n    return {made};\n  }}, {notes});\n'
+                if name in SPREAD:
+                    shape = re.search(r'const Shape& (\w+)', taken)
+                    taken = taken.replace(shape[0], 'const nb::args& numbers')
+                    yield (f'  {define}"{name}", []({taken}) {{\n    const Shape {shape[1]} = spread("{name}", numbers);\n'
+                           f'    return {made};\n  }}, {notes});\n')
 
     def results(self, names):
         """Definitions of the structs of tensors that functions return."""

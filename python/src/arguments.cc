@@ -61,7 +61,7 @@ Signature signature_of(std::string_view text) {
   }
   bool is_keyword_only = false;
   for (const std::string_view part : split(text.substr(open + 1, close - open - 1), ',')) {
-    if (part == "*") is_keyword_only = true;
+    if (part.starts_with('*')) is_keyword_only = true;
     if (part.starts_with('*')) signature.is_variadic |= part != "*";
     if (part.starts_with('*') || part == "/") continue;
     const std::string_view declared = part.substr(0, part.find(" = "));
@@ -283,6 +283,10 @@ std::string explanation(nb::handle function, const Call& call) {
   for (const nb::handle overload : function.attr("__nb_signature__"))
     signatures.push_back(signature_of(nb::str(overload[0]).c_str()));
   std::string text = about_keywords(signatures, call);
+  // A form with any number of arguments says by itself what they must be.
+  if (std::any_of(signatures.begin(), signatures.end(),
+                  [](const Signature& one) { return !one.is_variadic; }))
+    std::erase_if(signatures, [](const Signature& one) { return one.is_variadic; });
   if (text.empty()) {
     std::optional<Complaint> most;
     for (const Signature& signature : signatures) {

@@ -112,6 +112,16 @@ class Scope {
   std::weak_ptr<void> guard_;
 };
 
+/// Several numbers that are arguments of their own: zeros(2, 3).
+inline Shape spread(const char* operation, const nb::args& numbers) {
+  if (numbers.size() < 2) throw nb::next_overload();
+  std::vector<std::int64_t> extents;
+  RINGRAD_CHECK(nb::try_cast(nb::handle(numbers), extents), DTypeError, caller(), operation,
+                ": there must be whole numbers of 64 bits, or one list of them; got ",
+                nb::repr(numbers).c_str());
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
 /// What operator<< prints.
 template <class T>
 std::string printed(const T& value) {
@@ -140,6 +150,9 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
 PyType_Slot* tensor_slots();
 void bind_linalg(nb::module_& m);
 void bind_module(nb::module_& m);
+/// Garbage collection, for every class of modules that is bound by hand.
+PyType_Slot* module_slots();
+void bind_containers(nb::module_& m);
 void bind_optimizer(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_ranks(nb::module_& m);

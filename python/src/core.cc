@@ -27,6 +27,7 @@ NB_MODULE(ringrad, m) {
   m.attr("__version__") = ringrad::version();
   bind_linalg(linalg);
   bind_module(nn);
+  bind_containers(nn);
   bind_optimizer(nn);
   bind_nn(nn);
   bind_ranks(m);

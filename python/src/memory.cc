@@ -171,6 +171,25 @@ Tensor from_buffer(const nb::object& source) {
   return result;
 }
 
+Tensor tensor_of(const nb::object& values, std::optional<DType> dtype,
+                 const std::optional<std::string>& device, bool requires_grad) {
+  const Where where = caller();
+  Tensor x;
+  if (Values numbers(0); nb::try_cast(values, numbers)) {
+    x = dtype ? tensor(numbers, *dtype, where) : tensor(numbers, where);
+  } else {
+    RINGRAD_CHECK(
+        nb::hasattr(values, "__dlpack__") || PyCapsule_CheckExact(values.ptr()), ValueError, where,
+        "tensor: there must be a number of 64 bits, such numbers in lists "
+        "that are nested at most ",
+        kMaxDims, " deep, or another library's tensor; got ", nb::type_name(values.type()).c_str());
+    const Tensor theirs = from_exporter(values);
+    x = dtype && *dtype != theirs.dtype() ? to(theirs, *dtype, where) : clone(theirs, where);
+  }
+  if (device) x = to(x, Device(*device, where), where);
+  return requires_grad ? x.set_requires_grad(true, where) : x;
+}
+
 }  // namespace
 
 PyType_Slot* tensor_slots() {
@@ -210,17 +229,13 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   // NumPy's operators leave tensors to ours, which record gradients; its functions take arrays.
   tensor.attr("__array_ufunc__") = nb::none();
 
-  m.def(
-      "tensor",
-      [](const nb::object& x) {
-        RINGRAD_CHECK(
-            nb::hasattr(x, "__dlpack__") || PyCapsule_CheckExact(x.ptr()), ValueError, caller(),
-            "tensor: there must be a number of 64 bits, such numbers in lists "
-            "that are nested at most ",
-            kMaxDims, " deep, or another library's tensor; got ", nb::type_name(x.type()).c_str());
-        return clone(from_exporter(x), caller());
-      },
-      "x"_a.none(), "A copy of another library's tensor.");
+  m.def("tensor", tensor_of, "values"_a.none(), "dtype"_a.noconvert() = nb::none(), nb::kw_only(),
+        "device"_a = nb::none(), "requires_grad"_a = false,
+        nb::sig("def tensor(values: object, dtype: DType | None = None, *, device: str | None = "
+                "None, requires_grad: bool = False) -> Tensor"),
+        "A copy of numbers, in lists within lists, or of another library's tensor. Without "
+        "a dtype: of lists float32 if any number is floating or if there is none, else int64 if "
+        "any is an integer, else bool; of a tensor its own.");
   m.def("from_dlpack", from_exporter, "x"_a,
         "The memory of another library's tensor, without a copy, unless that is read-only: a "
         "Tensor can be written to.");

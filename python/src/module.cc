@@ -128,13 +128,6 @@ void add_child(Module& self, const std::string& name, std::shared_ptr<Module> ch
   (self.*(&Open::add_child))(name, std::move(child), caller());
 }
 
-std::shared_ptr<Module> layer_of(const nb::handle& layer) {
-  std::shared_ptr<Module> module;
-  RINGRAD_CHECK(!layer.is_none() && nb::try_cast(layer, module), DTypeError, caller(),
-                "Sequential: a layer must be a Module; got ", nb::type_name(layer.type()).c_str());
-  return module;
-}
-
 // --- Members ---
 
 // None if there is none. Runs no property.
@@ -232,11 +225,15 @@ void check_trained_are_registered(Module& module) {
 
 }  // namespace
 
-void bind_module(nb::module_& m) {
+PyType_Slot* module_slots() {
   static PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_module)},
                                 {Py_tp_clear, reinterpret_cast<void*>(clear_module)},
                                 {0, nullptr}};
-  nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(), nb::type_slots(slots),
+  return slots;
+}
+
+void bind_module(nb::module_& m) {
+  nb::class_<Module, PythonModule>(m, "Module", nb::dynamic_attr(), nb::type_slots(module_slots()),
                                    "Parameters, buffers and child modules by name, and a forward "
                                    "function. Derive from it, make modules "
                                    "members, register tensors with parameter() and buffer(), and "
@@ -336,35 +333,6 @@ void bind_module(nb::module_& m) {
           "Casts every floating parameter and buffer; gradients are dropped.")
       .def("__reduce_ex__", refuse_copy<Module>)
       .def("__repr__", printed<Module>);
-
-  nb::class_<nn::Sequential, Module>(m, "Sequential", nb::is_final(), nb::type_slots(slots),
-                                     "Calls its layers one after the other.")
-      .def(
-          "__init__",
-          [](nn::Sequential* self, const nb::args& layers) {
-            new (self) nn::Sequential();
-            for (const nb::handle layer : layers)
-              self->append(std::to_string(self->num_layers()), layer_of(layer), caller());
-          },
-          nb::sig("def __init__(self, *layers: Module) -> None"))
-      .def(
-          "append",
-          [](nn::Sequential& self, const nb::object& layer,
-             const std::optional<std::string>& name) {
-            self.append(name.value_or(std::to_string(self.num_layers())), layer_of(layer),
-                        caller());
-          },
-          "layer"_a, "name"_a = nb::none(), "Adds a layer at the end.")
-      .def("__len__", &nn::Sequential::num_layers)
-      .def(
-          "__getitem__",
-          [](nn::Sequential& self, std::int64_t i) -> Module& {
-            const auto count = static_cast<std::int64_t>(self.num_layers());
-            RINGRAD_CHECK(-count <= i && i < count, IndexError, caller(),
-                          "Sequential: an index must be below ", count, "; got ", i);
-            return self.layer(static_cast<std::size_t>(i < 0 ? i + count : i));
-          },
-          nb::rv_policy::reference_internal);
 
   nb::class_<nn::ImageTask>(m, "ImageTask", "The images and classes that a model is made for.")
       .def(

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <future>
+#include <map>
 
 #include "bindings.h"
 
@@ -99,12 +100,13 @@ void interrupt(const std::vector<RunningRank*>& ranks) {
 
 // C++ tells the other ranks why this one fails; Python's exception itself is raised at the end,
 // that of the rank that failed first.
-void run_python_ranks(int world_size, const nb::callable& body, double deadline) {
+nb::list run_python_ranks(int world_size, const nb::callable& body, double deadline) {
   const Where where = caller();
   GroupOptions options;
   options.deadline = seconds(deadline, "run_ranks");
   std::exception_ptr first;
   std::vector<RunningRank*> running;
+  std::map<int, nb::object> results;
   const auto run_rank = [&](Communicator& comm) {
     const nb::gil_scoped_acquire locked;
     RunningRank rank{running};
@@ -112,7 +114,7 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
     const nb::object ours =
         of_this_rank(nb::cast(PythonCommunicator{{&comm, [](Communicator*) {}}}));
     try {
-      body(ours);
+      results[comm.rank()] = body(ours);
     } catch (nb::python_error& error) {
       if (!first) first = std::current_exception();
       const Error told(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
@@ -146,6 +148,9 @@ void run_python_ranks(int world_size, const nb::callable& body, double deadline)
     if (!first) throw;
   }
   if (first) std::rethrow_exception(first);
+  nb::list in_order;
+  for (auto& [rank, result] : results) in_order.append(std::move(result));
+  return in_order;
 }
 
 // Holds the communicator meanwhile: its rank may end in another thread.
@@ -253,10 +258,12 @@ void bind_ranks(nb::module_& m) {
       });
 
   m.def("run_ranks", run_python_ranks, "world_size"_a, "body"_a, nb::kw_only(), "deadline"_a = 60.0,
-        "Calls body(comm) on world_size threads, one rank each, and returns when all have ended. "
-        "An exception of a "
-        "rank ends the others, and is raised here. `deadline`: the longest that a call waits for "
-        "other ranks, s.");
+        nb::sig("def run_ranks(world_size: int, body: collections.abc.Callable[[Communicator], "
+                "typing.Any], *, deadline: float = 60.0) -> list[typing.Any]"),
+        "Calls body(comm) on world_size threads, one rank each, and returns what each has "
+        "returned, in the order of ranks, when all have ended. An exception of a rank ends the "
+        "others, and is raised here. `deadline`: the longest that a call waits for other ranks, "
+        "s.");
   m.def(
       "join_process_group",
       [](double deadline) {

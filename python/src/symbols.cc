@@ -82,10 +82,31 @@ void refuse_other_numbers(nb::class_<Tensor>& tensor, const char* name, const ch
             PyNumber_Check(value) || (PySequence_Check(value) && !PyUnicode_Check(value));
         RINGRAD_CHECK(!has_numbers, DTypeError, caller(), symbol,
                       ": a tensor must be compared with a Tensor, or a number of 64 bits; got ",
-                      nb::type_name(other.type()).c_str());
+                      nb::type_name(other.type()).c_str(),
+                      nb::hasattr(other, "__array_ufunc__") ? "; write rr.tensor(array)" : "");
         return nb::borrow(Py_NotImplemented);
       },
       nb::arg().none(), nb::sig(signature));
+}
+
+// NumPy leaves its operators to ours (__array_ufunc__). An array has no gradient, and as a rule
+// another dtype, so it is made a tensor where the code says so.
+void refuse_arrays(nb::class_<Tensor>& tensor, const char* name, const char* symbol) {
+  tensor.def(
+      name,
+      [symbol](const Tensor&, const nb::object& other) {
+        const bool is_array =
+            nb::hasattr(other, "__array_ufunc__") && !nb::isinstance<Tensor>(other);
+        RINGRAD_CHECK(!is_array, DTypeError, caller(), symbol,
+                      ": operands must be Tensors and numbers; got ",
+                      nb::type_name(other.type()).c_str(),
+                      "; write rr.tensor(array), or rr.from_dlpack(array), which shares memory");
+        return nb::borrow(Py_NotImplemented);
+      },
+      nb::arg().none(), nb::is_operator(),
+      nb::sig(concat("def ", name, "(self, arg: numpy.typing.NDArray[typing.Any], /) -> ",
+                     "typing.NoReturn")
+                  .c_str()));
 }
 
 #define RINGRAD_CALL(function) \
@@ -123,11 +144,24 @@ void bind_symbols(nb::class_<Tensor>& tensor) {
   bind_reflected(tensor, "__rsub__", RINGRAD_CALL(sub));
   bind_reflected(tensor, "__rtruediv__", RINGRAD_CALL(div));
   bind_reflected(tensor, "__rpow__", RINGRAD_CALL(pow));
+  tensor.def(
+      "__matmul__",
+      [](const Tensor& a, const Tensor& b) {
+        return called([&](Where where) { return matmul(a, b, where); });
+      },
+      nb::is_operator());
+  for (const auto& [name, symbol] :
+       {std::pair("add", "+"), std::pair("sub", "-"), std::pair("mul", "*"),
+        std::pair("truediv", "/"), std::pair("pow", "**"), std::pair("matmul", "@")}) {
+    refuse_arrays(tensor, concat("__", name, "__").c_str(), symbol);
+    refuse_arrays(tensor, concat("__r", name, "__").c_str(), symbol);
+  }
+  for (const auto& [name, symbol] :
+       {std::pair("iadd", "+="), std::pair("isub", "-="), std::pair("imul", "*="),
+        std::pair("itruediv", "/="), std::pair("lt", "<"), std::pair("le", "<="),
+        std::pair("gt", ">"), std::pair("ge", ">=")})
+    refuse_arrays(tensor, concat("__", name, "__").c_str(), symbol);
   tensor
-      .def("__matmul__",
-           [](const Tensor& a, const Tensor& b) {
-             return called([&](Where where) { return matmul(a, b, where); });
-           })
       .def("__neg__",
            [](const Tensor& x) { return called([&](Where where) { return neg(x, where); }); })
       .def(

@@ -1,8 +1,10 @@
 // Tensor's members, guards such as no_grad, and gradients.
 
 #include <cstring>
+#include <set>
 
 #include "bindings.h"
+#include "ringrad/autograd/function.h"
 
 namespace ringrad::python {
 namespace {
@@ -28,6 +30,63 @@ CallbackHandle add_hook(const Tensor& x, const Hook& hook) {
       edge.output, [hook](const Tensor& grad) { return hook(grad).value_or(Tensor()); });
   callback->belong_to(edge.node.get());
   return CallbackHandle(callback, id);
+}
+
+// --- Functions whose gradient is written in Python ---
+
+struct PythonBackward {
+  std::shared_ptr<Callback> callback;
+  std::size_t num_inputs;
+  std::vector<SavedTensor> saved;
+
+  void operator()(BackwardContext& context) const {
+    const nb::gil_scoped_acquire locked;
+    if (!callback->function().is_valid()) return;
+    nb::list arguments;
+    arguments.append(context.grad_output());
+    for (const SavedTensor& x : saved) arguments.append(x.get());
+    // The function may call backward() itself, which may end this object.
+    const auto callback = this->callback;
+    const auto num_inputs = this->num_inputs;
+    const nb::object got = callback->function()(*arguments);
+    std::vector<std::optional<Tensor>> gradients;
+    if (std::optional<Tensor> one; num_inputs == 1 && nb::try_cast(got, one))
+      gradients.push_back(one);
+    else if (nb::isinstance<Tensor>(got) || !nb::isinstance<nb::sequence>(got) ||
+             !nb::try_cast(got, gradients))
+      callback->throw_wrong_result(
+          num_inputs == 1 ? "a Tensor or None" : "a list of Tensors and None, one per input", got);
+    RINGRAD_CHECK(gradients.size() == num_inputs, ValueError, context.where(),
+                  "record: backward must return a gradient, or None, for each of ", num_inputs,
+                  " inputs; got ", gradients.size());
+    for (std::size_t i = 0; i < num_inputs; ++i)
+      context.set(static_cast<int>(i), gradients[i].value_or(Tensor()));
+  }
+};
+
+// As record() of C++, whose lambda saves what it captures.
+Tensor record_function(const std::string& name, const Tensor& y, const std::vector<Tensor>& inputs,
+                       const nb::callable& backward, const std::vector<Tensor>& saved) {
+  const Where where = caller();
+  RINGRAD_CHECK(!y.requires_grad(where), AutogradError, where,
+                "record: the result must have no history; got one that has; compute it under "
+                "no_grad()");
+  RINGRAD_CHECK(is_floating(y.dtype()), DTypeError, where,
+                "record: the result must have a floating dtype; got ", y.dtype());
+  for (const Tensor& x : inputs)
+    RINGRAD_CHECK(!x.is(y), ValueError, where,
+                  "record: the result must be another tensor than the inputs; got an input; take "
+                  "its detach()");
+  if (!needs_grad(std::span<const Tensor>(inputs))) return y;
+  static auto* const names = new std::set<std::string>;  // a node's name lives for ever
+  const auto callback = std::make_shared<Callback>(nb::borrow(backward));
+  callback->set_operation("record");
+  std::vector<SavedTensor> kept;
+  for (const Tensor& x : saved) kept.push_back(x.is(y) ? save_output(x) : save(x));
+  record(names->insert(name).first->c_str(), where, std::span(&y, 1), inputs,
+         PythonBackward{callback, inputs.size(), std::move(kept)});
+  callback->belong_to(node_of(y));
+  return y;
 }
 
 // --- Copies and pickles: dtype, shape, bytes, and whether it is trained ---
@@ -205,6 +264,16 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       "The gradients d(sum of outputs weighted by grad_outputs)/d(inputs); no grad changes. None "
       "for an input "
       "that the outputs do not depend on.");
+  m.def("record", record_function, "name"_a, "y"_a, "inputs"_a, "backward"_a,
+        "saved"_a = std::vector<Tensor>(),
+        nb::sig("def record(name: str, y: Tensor, inputs: collections.abc.Sequence[Tensor], "
+                "backward: collections.abc.Callable[..., Tensor | None | "
+                "collections.abc.Sequence[Tensor | None]], "
+                "saved: collections.abc.Sequence[Tensor] = []) -> Tensor"),
+        "Returns y, which was computed under no_grad(), as a function of the inputs whose gradient "
+        "is yours: backward(grad, *saved) gets d(loss)/dy and returns d(loss)/d(input) for each "
+        "input, in a list if there are several; None means 0. A tensor in `saved`, which may be y, "
+        "must not change before backward. With create_graph, what backward does is recorded.");
   return tensor;
 }
 

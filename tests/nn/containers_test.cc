@@ -211,5 +211,17 @@ TEST(ContainersTest, AParentCallsItsChildsOwnTrain) {
   EXPECT_TRUE(parent.layer.is_training());
 }
 
+TEST(ModuleDictTest, HoldsModulesOfOneType) {
+  ModuleDict<Linear> heads;
+  Linear& mean = heads.insert("mean", Linear(2, 1));
+  const auto kept = std::make_shared<Linear>(2, 3);
+  heads.insert("deviation", kept);
+  EXPECT_EQ(&heads.get("mean"), &mean);
+  EXPECT_EQ(&heads.get("deviation"), kept.get());
+  ModuleList<Linear> blocks;
+  EXPECT_EQ(&blocks.append(kept), kept.get());
+  EXPECT_EQ(heads.named_parameters().size(), 4u);
+}
+
 }  // namespace
 }  // namespace ringrad::nn

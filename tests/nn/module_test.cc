@@ -240,8 +240,8 @@ TEST(ModuleTest, ThrowsForALayerThatIsNotRegistered) {
       },
       "forward: a module must register the layers that it trains; got "
       "Linear(3, 3) in Unregistered, which does not list its weight; declare "
-      "the member as a reference, as in nn::Linear& fc = child(\"fc\", nn::Linear(2, 2)), or in "
-      "Python as self.fc = nn.Linear(2, 2)");
+      "the member as a reference, as in nn::Linear& fc = child(\"fc\", nn::Linear(2, 2)); in "
+      "Python as self.fc = nn.Linear(2, 2), or in an nn.ModuleList");
   EXPECT_EQ(net.second(ones({1, 3})).shape(), (Shape{1, 2}));  // the failed call has ended
   net.first.eval();  // what is not trained need not be registered
   EXPECT_NO_THROW(net(ones({1, 3})));

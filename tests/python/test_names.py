@@ -91,6 +91,10 @@ class Names(unittest.TestCase):
                              'optimizer = nn.SGD(net.parameters(), learning_rate=0.1)\n'
                              'nn.Adam([nn.ParameterGroup(net.parameters())])\n'
                              'print(x.numpy().mean(), rr.__version__)\n'
+                             'blocks = nn.ModuleList([net])\n'
+                             'z: rr.Tensor = rr.record("twice", rr.zeros(2, 3), [x], lambda grad: grad * 2)\n'
+                             'print([block.describe() for block in blocks], rr.run_ranks(2, lambda comm: comm.rank))\n'
+                             'w: rr.Tensor = rr.tensor(x.numpy(), rr.float64).reshape(-1, 2)\n'
                              'print(x[0, :2].sum().item(), rr.plan.make_plan(rr.Collective.all_reduce, "ring", 4))\n')
             wrong.write_text('import ringrad as rr\n'
                              'rr.relu("x")\n')

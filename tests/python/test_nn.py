@@ -74,6 +74,39 @@ class Modules(unittest.TestCase):
         with self.assertRaisesRegex(rr.ValueError, 'regist.* in Python as self.fc = '):
             Hidden()(rr.ones([1, 2]))
 
+    def test_a_list_or_a_dictionary_of_modules_registers_them(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
+                self.heads = nn.ModuleDict({'mean': nn.Linear(2, 1)})
+                self.heads['deviation'] = nn.Linear(2, 1)
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = rr.relu(block(x))
+                return rr.concatenate([head(x) for _, head in self.heads.items()], 1)
+
+        net = Net()
+        self.assertEqual([name for name, _ in net.named_parameters()],
+                         [f'{module}.{name}' for module in ('blocks.0', 'blocks.1', 'heads.mean', 'heads.deviation')
+                          for name in ('weight', 'bias')])
+        net(rr.ones(3, 2)).sum().backward()
+        added = nn.Linear(2, 2)
+        net.blocks.append(added)
+        self.assertIs(net.blocks[-1], added)
+        self.assertEqual([len(net.blocks), len(net.heads), list(net.heads), 'mean' in net.heads, 'scale' in net.heads],
+                         [3, 2, ['mean', 'deviation'], True, False])
+        for error, text, call in ((rr.IndexError, 'below 3; got 3', lambda: net.blocks[3]),
+                                  (rr.ValueError, 'got "scale"', lambda: net.heads['scale']),
+                                  (rr.ValueError, 'mean', lambda: net.heads.__setitem__('mean', nn.Linear(2, 1))),
+                                  (rr.DTypeError, 'ModuleList: .* got int', lambda: nn.ModuleList([1])),
+                                  (rr.DTypeError, 'ModuleDict: .* got NoneType', lambda: nn.ModuleDict({'a': None})),
+                                  (rr.DTypeError, 'a name must be a str; got int', lambda: nn.ModuleDict({1: added})),
+                                  (rr.ValueError, 'ModuleList', lambda: net.blocks(rr.ones(2)))):
+            with self.assertRaisesRegex(error, text):
+                call()
+
     def test_what_would_train_or_save_something_else_is_an_error(self):
         net = Net()
         for call, text in ((lambda: setattr(net, 'me', net), 'circle'), (lambda: setattr(net, 'hidden', None), 'must stay'),

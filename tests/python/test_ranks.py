@@ -114,6 +114,15 @@ class Threads(unittest.TestCase):
         with self.assertRaisesRegex(Mine, '^of rank 2$'):
             rr.run_ranks(3, body)
 
+    def test_what_ranks_return_is_returned_in_their_order(self):
+        def body(comm):
+            x = rr.tensor([comm.rank + 1.0])
+            comm.all_reduce(x)
+            return comm.rank, x.item()
+
+        self.assertEqual(rr.run_ranks(3, body), [(0, 6.0), (1, 6.0), (2, 6.0)])
+        self.assertEqual(rr.run_ranks(2, lambda comm: None), [None, None])
+
     def test_a_rank_that_is_late_is_named(self):
         def body(comm):
             if comm.rank != 1:

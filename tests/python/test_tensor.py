@@ -3,6 +3,7 @@ import array
 import ctypes
 import gc
 import io
+import operator
 import sys
 import threading
 import unittest
@@ -95,9 +96,54 @@ class Values(unittest.TestCase):
         self.assertEqual(q.tolist(), [0.5, 0.5])
         p[0] = np.float32(9)
         self.assertEqual([rr.full([1], np.int64(3)).item(), rr.tensor([np.float32(3)]).item(), p[0].item()], [3, 3, 9])
-        for call in (lambda: x + np.ones(2), lambda: np.ones(2) + x):
-            with self.assertRaises(TypeError):
+        for call in (lambda: x + np.ones(2), lambda: np.ones(2) + x, lambda: x - np.ones(2), lambda: np.ones(2) / x,
+                     lambda: x ** np.ones(2), lambda: operator.imul(p, np.ones(2, np.float32)), lambda: x @ np.ones(2),
+                     lambda: np.ones(2) @ x, lambda: x < np.ones(2), lambda: np.ones(2) >= x):
+            with self.assertRaisesRegex(rr.DTypeError, r'operands must be Tensors and numbers; got ndarray; write rr.tensor'):
                 call()
+
+        with self.assertRaisesRegex(rr.DTypeError, 'write rr.tensor'):
+            x == np.ones(2)
+
+    def test_in_place_powers_are_new_tensors(self):
+        x = y = rr.tensor([2.0, 3.0])
+        y **= 2
+        y **= rr.tensor([1.0, 2.0])
+        self.assertEqual([x.tolist(), y.tolist()], [[2, 3], [4, 81]])
+
+    def test_other_classes_keep_their_reflected_operators(self):
+        class Measured:
+            def __radd__(self, other):
+                return 'measured'
+
+            def __dlpack__(self):
+                raise NotImplementedError
+
+        self.assertEqual(rr.ones(2) + Measured(), 'measured')
+
+    def test_arrays_become_tensors_of_any_dtype(self):
+        a = np.arange(3.0)
+        x = rr.tensor(a, rr.float32, requires_grad=True)
+        self.assertEqual([x.dtype, x.requires_grad, x.tolist()], [rr.float32, True, [0, 1, 2]])
+        self.assertEqual(rr.tensor(a).dtype, rr.float64)
+        y = rr.tensor(a, dtype=rr.float64, device='cpu')
+        y += 1
+        self.assertEqual(a.tolist(), [0, 1, 2])  # a copy
+        self.assertTrue(rr.tensor([1.0], requires_grad=True).requires_grad)
+        with self.assertRaises(rr.DTypeError):
+            rr.tensor([1], requires_grad=True)
+
+    def test_extents_may_be_arguments(self):
+        self.assertEqual([rr.zeros(2, 3).shape, rr.ones(2, 3, dtype=rr.int32).shape, rr.randn(2, 1, 3).shape, rr.zeros(4).shape],
+                         [(2, 3), (2, 3), (2, 1, 3), (4,)])
+        x = rr.arange(6)
+        self.assertEqual([x.reshape(-1, 2).shape, rr.reshape(x, 2, 3).permute(1, 0).shape, x.reshape(1, 6).expand(4, 6).shape],
+                         [(3, 2), (3, 2), (4, 6)])
+        for call in (lambda: rr.zeros(2, 'a'), lambda: rr.zeros(2, 1.5), lambda: x.reshape([2], 3)):
+            with self.assertRaisesRegex(rr.DTypeError, r'(zeros|reshape): there must be whole numbers of 64 bits, or one list'):
+                call()
+        with self.assertRaises(rr.ShapeError):
+            x.reshape(4, 2)
 
     def test_what_is_no_index_no_number_and_no_list_is_an_error(self):
         x = rr.ones([2, 3])
