@@ -16,6 +16,7 @@ _PTX_90 = "-gencode=arch=compute_90,code=compute_90"
 _ARCHITECTURES = select({
     str(Label("//:sm_90_only")): [_SM_90],
     str(Label("//:sm_90_and_ptx")): [_SM_90, _PTX_90],
+    str(Label("//:all_architectures")): ["-arch=all"],
     "//conditions:default": ["-gencode=arch=compute_80,code=sm_80", _SM_90, _PTX_90],
 })
 

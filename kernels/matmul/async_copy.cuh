@@ -9,7 +9,8 @@
 //     copies.wait<1>();               all groups but the newest 1 have arrived, for this thread
 //     __syncthreads();                for all threads
 //
-// In the simulator the bytes arrive as late as possible, at wait(), and until then their
+// GPUs before sm_80 have no such copies: there the thread itself copies at once. In the simulator
+// the bytes arrive as late as possible, at wait(), and until then their
 // destination holds NaN. A kernel that does not wait therefore computes values that a test notices.
 
 #pragma once
@@ -18,7 +19,19 @@
 
 namespace ringrad::kernels::cuda {
 
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+
+class AsyncCopies {
+ public:
+  __device__ void start(uint4* to, const void* from) {
+    *to = from ? *static_cast<const uint4*>(from) : uint4{};
+  }
+  __device__ void commit() {}
+  template <int kNewest>
+  __device__ void wait() {}
+};
+
+#elif defined(__CUDACC__)
 
 class AsyncCopies {
  public:

@@ -9,8 +9,8 @@
 //     i 0   r[0]      r[2]          j 0   r[0]      r[1]       r[2h], r[2h + 1] multiply together
 //       8   r[1]      r[3]            8   r[2]      r[3]
 //
-// The simulator has no tensor cores; there the lanes exchange their elements, and each lane
-// computes its own sums.
+// The simulator has no tensor cores, and those of sm_75 do not know bfloat16: there the lanes
+// exchange their elements, and each lane computes its own sums.
 
 #pragma once
 
@@ -81,6 +81,43 @@ __device__ Fragment load_fragment(const uint4* row) {
   return f;
 }
 
+/// The values that all lanes of the warp pass, by lane. REQUIRES: all lanes read the same number
+struct LaneValues {
+  std::uint64_t own;
+  __device__ std::uint64_t operator[](unsigned lane) const {
+    return __shfl_sync(~0u, own, static_cast<int>(lane));
+  }
+};
+__device__ inline LaneValues exchange_all(std::uint64_t value, const char*) { return {value}; }
+
+#else
+
+/// The values that all lanes of the warp pass, by lane; valid until the call after the next one.
+inline const std::uint64_t* exchange_all(std::uint64_t value, const char* operation) {
+  return sim::device::exchange(~0u, value, operation, sim::Site::here()).values;
+}
+
+template <bool kTransposed>
+Fragment load_fragment(const uint4* row) {
+  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const std::uint64_t* rows = exchange_all(std::bit_cast<std::uint64_t>(row), "ldmatrix");
+  const auto element = [&](unsigned q, unsigned j, unsigned column) {
+    const auto from = std::bit_cast<const std::byte*>(rows[8 * q + j]);
+    std::uint16_t value;
+    std::memcpy(&value, from + column * sizeof value, sizeof value);
+    return std::uint32_t{value};
+  };
+  Fragment f;
+  for (unsigned q = 0; q < 4; ++q)
+    f.r[q] = kTransposed ? element(q, 2 * t, g) | element(q, 2 * t + 1, g) << 16
+                         : element(q, g, 2 * t) | element(q, g, 2 * t + 1) << 16;
+  return f;
+}
+
+#endif
+
+#if defined(__CUDACC__) && !(defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800)
+
 template <class T>
 __device__ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b) {
 #pragma unroll
@@ -113,62 +150,60 @@ __device__ std::uint32_t round_pair(float first, float second) {
 #else
 
 template <class T>
-std::uint32_t round_pair(float first, float second) {
+__device__ std::uint32_t round_pair(float first, float second) {
   return T(first).bits | std::uint32_t{T(second).bits} << 16;
 }
 
-/// The values that all lanes of the warp pass, valid until the call after the next one.
-inline const std::uint64_t* exchange_all(std::uint64_t value, const char* operation) {
-  return sim::device::exchange(~0u, value, operation, sim::Site::here()).values;
+/// The four lanes from `lane` hold a row, 8 elements along k, in the words `word` of their pairs.
+template <class T, class Pairs>
+__device__ void unpack_row(const Pairs& pairs, unsigned lane, unsigned word, float* row) {
+#pragma unroll
+  for (unsigned s = 0; s < 4; ++s) {
+    const auto bits = static_cast<std::uint32_t>(pairs[lane + s] >> 32 * word);
+    row[2 * s] = std::bit_cast<T>(static_cast<std::uint16_t>(bits));
+    row[2 * s + 1] = std::bit_cast<T>(static_cast<std::uint16_t>(bits >> 16));
+  }
 }
 
-template <bool kTransposed>
-Fragment load_fragment(const uint4* row) {
-  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const std::uint64_t* rows = exchange_all(std::bit_cast<std::uint64_t>(row), "ldmatrix");
-  const auto element = [&](unsigned q, unsigned j, unsigned column) {
-    const auto from = std::bit_cast<const std::byte*>(rows[8 * q + j]);
-    std::uint16_t value;
-    std::memcpy(&value, from + column * sizeof value, sizeof value);
-    return std::uint32_t{value};
-  };
-  Fragment f;
-  for (unsigned q = 0; q < 4; ++q)
-    f.r[q] = kTransposed ? element(q, 2 * t, g) | element(q, 2 * t + 1, g) << 16
-                         : element(q, g, 2 * t) | element(q, g, 2 * t + 1) << 16;
-  return f;
-}
-
+// A function of its own: kernels that contain it hundreds of times would take minutes to compile.
 template <class T>
-void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b) {
+[[gnu::noinline]] __device__ void multiply_add_by_lanes(float (&sum)[2][4], const Fragment& a,
+                                                        const Fragment& b) {
   const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  // The four lanes from `lane` on hold a row, 8 elements along k, in the words `word` of their
-  // pairs.
-  const auto unpack = [](const std::uint64_t* pairs, unsigned lane, unsigned word, float* row) {
-    for (unsigned s = 0; s < 4; ++s) {
-      const auto bits = static_cast<std::uint32_t>(pairs[lane + s] >> 32 * word);
-      row[2 * s] = std::bit_cast<T>(static_cast<std::uint16_t>(bits));
-      row[2 * s + 1] = std::bit_cast<T>(static_cast<std::uint16_t>(bits >> 16));
-    }
-  };
   const auto pair = [](const Fragment& f, unsigned first) {
     return f.r[first] | std::uint64_t{f.r[first + 1]} << 32;
   };
   float left[2][16], right[2][2][16];  // rows g and g + 8 of a; 8h + 2t and 8h + 2t + 1 of b
-  for (const unsigned half : {0u, 1u}) {
-    const auto* pairs = exchange_all(pair(a, 2 * half), "mma");
-    for (const unsigned i : {0u, 1u}) unpack(pairs, 4 * g, i, left[i] + 8 * half);
+  for (unsigned half = 0; half < 2; ++half) {
+    const auto pairs = exchange_all(pair(a, 2 * half), "mma");
+    for (unsigned i = 0; i < 2; ++i) unpack_row<T>(pairs, 4 * g, i, left[i] + 8 * half);
   }
-  for (const unsigned h : {0u, 1u}) {
-    const auto* pairs = exchange_all(pair(b, 2 * h), "mma");
-    for (const unsigned j : {0u, 1u})
-      for (const unsigned half : {0u, 1u})
-        unpack(pairs, 4 * (2 * t + j), half, right[h][j] + 8 * half);
+  for (unsigned h = 0; h < 2; ++h) {
+    const auto pairs = exchange_all(pair(b, 2 * h), "mma");
+    for (unsigned j = 0; j < 2; ++j)
+      for (unsigned half = 0; half < 2; ++half)
+        unpack_row<T>(pairs, 4 * (2 * t + j), half, right[h][j] + 8 * half);
   }
   for (unsigned h = 0; h < 2; ++h)
     for (unsigned i = 0; i < 2; ++i)
       for (unsigned j = 0; j < 2; ++j)
         for (unsigned k = 0; k < 16; ++k) sum[h][2 * i + j] += left[i][k] * right[h][j][k];
+}
+
+template <class T>
+__device__ void multiply_add(float (&sum)[2][4], const Fragment& a, const Fragment& b) {
+#ifdef __CUDACC__
+  if constexpr (std::is_same_v<T, float16>) {  // 8 terms at a time
+    for (unsigned h = 0; h < 2; ++h)
+      for (unsigned half = 0; half < 2; ++half)
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+            "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(sum[h][0]), "+f"(sum[h][1]), "+f"(sum[h][2]), "+f"(sum[h][3])
+            : "r"(a.r[2 * half]), "r"(a.r[2 * half + 1]), "r"(b.r[2 * h + half]));
+    return;
+  }
+#endif
+  multiply_add_by_lanes<T>(sum, a, b);
 }
 
 #endif
