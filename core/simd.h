@@ -20,8 +20,8 @@
 // instantiation of a template alone.
 #define RINGRAD_CLONES \
   __attribute__((flatten, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-/// Without the copy for AVX2: for loops that run with AVX-512 alone, since a third copy would take
-/// room in every program.
+// The same without the copy for AVX2, for loops that are chosen with AVX-512 alone: a third copy
+// would take room in every program.
 #define RINGRAD_AVX512_CLONES __attribute__((flatten, target_clones("arch=x86-64-v4", "default")))
 #else
 #define RINGRAD_HAS_CLONES 0

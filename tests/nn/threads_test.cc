@@ -18,7 +18,7 @@
 namespace ringrad::nn {
 namespace {
 
-// Each thread computes what one alone does. (ThreadSanitizer checks that they only read.)
+// Each thread computes what one thread alone computes.
 void expect_threads_agree(Module& net, const Tensor& x) {
   net.eval();
   const auto predict = [&] {
