@@ -126,6 +126,10 @@ SharedPool& shared_pool() {
   return *pool;
 }
 
+// Made before main(): the child of a process that forks while another thread makes the pool would
+// wait for that thread forever.
+[[maybe_unused]] const SharedPool& made_early = shared_pool();
+
 void* SharedPool::take_from_system(std::size_t bytes, std::size_t asked, Where where) {
   const auto needed = static_cast<std::int64_t>(bytes);
   const auto attempt = [&] {
