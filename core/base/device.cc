@@ -22,12 +22,19 @@ int parse_index(std::string_view text, DeviceType type) {
   return valid ? index : -1;
 }
 
+void check_built(DeviceType type, int index, Where where) {
+  RINGRAD_CHECK(
+      RINGRAD_GPUS || type == DeviceType::cpu, DeviceError, where,
+      "device: must be a CPU, since this library was built for CPUs alone; got cuda:", index);
+}
+
 }  // namespace
 
 Device::Device(DeviceType type, int index, Where where)
     : type(type), index(static_cast<std::int16_t>(index)) {
   RINGRAD_CHECK(index >= 0 && index < max_devices(type), DeviceError, where,
                 "device: index must be in [0, ", max_devices(type), "); got ", index);
+  check_built(type, index, where);
 }
 
 Device::Device(std::string_view text, Where where) {
@@ -42,6 +49,7 @@ Device::Device(std::string_view text, Where where) {
                 "device: must be \"cpu\", \"cuda\", \"cpu:N\" with N below ", kMaxCpuDevices,
                 " or \"cuda:N\" with N below ", kMaxCudaDevices, "; got \"", text, '"');
   index = static_cast<std::int16_t>(parsed);
+  check_built(type, index, where);
 }
 
 std::ostream& operator<<(std::ostream& out, const Device& device) {

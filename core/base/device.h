@@ -3,7 +3,7 @@
 // CPU indices are logical devices: cpu:0 and cpu:1 share the same cores and memory, yet their
 // tensors do not mix. So a program that places layers on several devices runs unchanged on one
 // machine without a GPU. CUDA indices are the CUDA runtime's; the build decides whether its GPUs
-// are real or simulated (docs/gpu.md).
+// are real or simulated (docs/gpu.md), or whether there are none.
 
 #pragma once
 
@@ -13,6 +13,12 @@
 
 #include "ringrad/core/base/error.h"
 #include "ringrad/core/base/scoped_value.h"
+
+// 0 in a build for CPUs alone (CMakeLists.txt): then no device is a GPU, and compilers leave out
+// what would run on one.
+#ifndef RINGRAD_GPUS
+#define RINGRAD_GPUS 1
+#endif
 
 namespace ringrad {
 
@@ -29,8 +35,9 @@ struct Device {
   std::int16_t index = 0;
 
   constexpr Device() = default;
-  /// Throws DeviceError unless 0 <= index < kMaxCpuDevices for a CPU, or kMaxCudaDevices for a GPU.
-  /// Whether a GPU exists is checked when it is first used.
+  /// Throws DeviceError unless 0 <= index < kMaxCpuDevices for a CPU, or kMaxCudaDevices for a GPU,
+  /// and for a GPU in a build for CPUs alone. Whether a GPU exists is checked when it is first
+  /// used.
   Device(DeviceType type, int index, Where where = Where::current());
 
   /// Parses "cpu", "cpu:3", "cuda" or "cuda:3". Throws DeviceError for anything else.
@@ -38,8 +45,8 @@ struct Device {
   Device(const char* text, Where where = Where::current())
       : Device(std::string_view(text), where) {}
 
-  constexpr bool is_cpu() const { return type == DeviceType::cpu; }
-  constexpr bool is_cuda() const { return type == DeviceType::cuda; }
+  constexpr bool is_cpu() const { return !is_cuda(); }
+  constexpr bool is_cuda() const { return RINGRAD_GPUS && type == DeviceType::cuda; }
 
   bool operator==(const Device&) const = default;
 };

@@ -19,11 +19,10 @@ ResampleAxis axis_of(const Resampling& resampling, unsigned i) {
   return axis;
 }
 
-using Run = void (*)(const ResampleGeometry&, const Tensor& from, const Tensor& to, Where where);
-
 // Runs on x in its memory order, and makes a result of the extents `size`.
+template <auto kOnCpu, auto kOnCuda>
 Tensor run(const Tensor& given, const Resampling& resampling, std::array<std::int64_t, 2> size,
-           Run on_cpu, Run on_cuda, Where where) {
+           Where where) {
   const bool channels_last = given.is_channels_last() && !given.is_contiguous();
   const Layout layout = channels_last ? Layout::channels_last : Layout::contiguous;
   const Tensor x = to_layout(given, layout, where);
@@ -34,19 +33,23 @@ Tensor run(const Tensor& given, const Resampling& resampling, std::array<std::in
                                   .columns = axis_of(resampling, 1)};
   const Tensor y = empty({B, C, size[0], size[1]},
                          {.dtype = x.dtype(), .device = x.device(), .layout = layout}, where);
-  if (y.numel() > 0) (x.device().is_cuda() ? on_cuda : on_cpu)(geometry, x, y, where);
+  if (y.numel() == 0) return y;
+  if (x.device().is_cuda())
+    kOnCuda(geometry, x, y, where);
+  else
+    kOnCpu(geometry, x, y, where);
   return y;
 }
 
 }  // namespace
 
 Tensor resample(const Tensor& x, const Resampling& resampling, Where where) {
-  return run(x, resampling, resampling.output, cpu::resample, cuda::resample, where);
+  return run<cpu::resample, cuda::resample>(x, resampling, resampling.output, where);
 }
 
 Tensor resample_backward(const Tensor& grad, const Resampling& resampling, Where where) {
-  return run(grad, resampling, resampling.input, cpu::resample_backward, cuda::resample_backward,
-             where);
+  return run<cpu::resample_backward, cuda::resample_backward>(grad, resampling, resampling.input,
+                                                              where);
 }
 
 }  // namespace ringrad::kernels

@@ -34,6 +34,7 @@ constexpr ErrorText kErrors[] = {
     RINGRAD_ROW(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     RINGRAD_ROW(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
     RINGRAD_ROW(cudaErrorInvalidDeviceFunction, "invalid device function"),
+    RINGRAD_ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     RINGRAD_ROW(cudaErrorInvalidDevice, "invalid device ordinal"),
     RINGRAD_ROW(cudaErrorPeerAccessUnsupported,
                 "peer access is not supported between these two devices"),

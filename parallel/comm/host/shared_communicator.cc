@@ -67,7 +67,7 @@ class SharedCommunicator final : public Communicator {
  protected:
   void do_abort(const std::string& reason) noexcept override {
     group_.fail(reason);
-    if (DeviceRunner* const gpu = gpu_in_use_.load(std::memory_order_acquire)) gpu->abort();
+    if (DeviceRunner* const gpu = this->gpu()) gpu->abort();
   }
   void do_collective(const CollectiveCall& call, const Tensor& output, const Tensor& input,
                      Where where) override;
@@ -81,6 +81,10 @@ class SharedCommunicator final : public Communicator {
 
  private:
   bool reaches(const Device&) const override { return true; }
+  // Null before the first tensor on a GPU. Any thread may call it, as abort() does.
+  DeviceRunner* gpu() const {
+    return RINGRAD_GPUS ? gpu_in_use_.load(std::memory_order_acquire) : nullptr;
+  }
   void check_gpu();
   PlanRunner& runner_on(Device device, Where where);
   Operation message(CollectiveOp op, const Tensor& tensor, int peer, std::uint64_t sequence,
@@ -94,8 +98,8 @@ class SharedCommunicator final : public Communicator {
   RankSession session_;
   RankGroup& group_;
   HostRunner host_;
-  std::unique_ptr<DeviceRunner> gpu_;                // made for the first tensor on a GPU
-  std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same, for abort() from another thread
+  std::shared_ptr<DeviceRunner> gpu_;  // shared, since its destructor is missing without GPUs
+  std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same
   const MessageChannels channels_;
   SurvivorPoll& poll_;
   std::vector<std::uint64_t> num_messages_to_, num_messages_from_;  // (world_size)
@@ -121,13 +125,13 @@ void SharedCommunicator::do_collective(const CollectiveCall& call, const Tensor&
 
 // What this rank's GPU gave up has left no result that others should get.
 void SharedCommunicator::check_gpu() {
-  if (gpu_ && gpu_->gave_up()) abort("its GPU gave up waiting for another rank's");
+  if (gpu() && gpu()->gave_up()) abort("its GPU gave up waiting for another rank's");
 }
 
 PlanRunner& SharedCommunicator::runner_on(Device device, Where where) {
   if (device.is_cpu()) return host_;
   if (!gpu_) {
-    gpu_ = std::make_unique<DeviceRunner>(session_, device, where);
+    gpu_ = std::make_shared<DeviceRunner>(session_, device, where);
     gpu_in_use_.store(gpu_.get(), std::memory_order_release);
   }
   RINGRAD_CHECK(gpu_->device() == device, DeviceError, where,
@@ -168,8 +172,8 @@ Operation SharedCommunicator::message(CollectiveOp op, const Tensor& tensor, int
 void SharedCommunicator::do_send(const Tensor& tensor, int to, Where where) {
   Operation operation = message(CollectiveOp::send, tensor, to, num_messages_to_[to] + 1, where);
   MessageChannel& channel = channels_.between(rank(), to);
-  if (gpu_ && gpu_->has_met() && gpu_->device() == tensor.device())
-    gpu_->send(channel, operation, tensor.raw_data());
+  if (gpu() && gpu()->has_met() && gpu()->device() == tensor.device())
+    gpu()->send(channel, operation, tensor.raw_data());
   else
     outboxes_[to].send(group_, channel, operation, session_.next_entry(),
                        to_host(tensor, where).raw_data());
@@ -182,8 +186,8 @@ void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   MessageChannel& channel = channels_.between(from, rank());
   const MessageChannel::Slot& sent =
       wait_for_message(group_, channel, operation, session_.next_entry());
-  if (sent.device == DeviceType::cuda) {
-    gpu_->receive(channel, operation, sent.elements, tensor);
+  if (gpu() && sent.device == DeviceType::cuda) {
+    gpu()->receive(channel, operation, sent.elements, tensor);
   } else {
     const std::byte* elements = group_.address(from, sent.elements);
     copy_bytes(tensor.raw_data(), tensor.device(), elements, Device(),
@@ -234,14 +238,14 @@ std::unique_ptr<Communicator> SharedCommunicator::do_split(const std::vector<int
 }
 
 std::unique_ptr<Communicator> SharedCommunicator::do_shrink(Where where) {
-  if (gpu_) gpu_->leave_behind();
+  if (gpu()) gpu()->leave_behind();
   const Survivors survivors = poll_.agree(
       rank(), world_size(), *memory_, session_.options().deadline, rank_names(),
       [&](int num_ranks) { return make_subgroup_shared(num_ranks, where); }, where);
   if (!memory_->is_one_process()) {
     // On CPUs, a rank that is in no call gets the error at its next one. Work on a GPU outlives the
     // call.
-    group_.shut_out(gpu_ ? survivors.left_out : std::vector<int>(), where);
+    group_.shut_out(gpu() ? survivors.left_out : std::vector<int>(), where);
     retract_report();
   }
   return make_subgroup(survivors.ranks, survivors.decider, survivors.shared, group() + ".shrunk",

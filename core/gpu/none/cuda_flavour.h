@@ -1,0 +1,15 @@
+// The CUDA runtime of a build for CPUs alone: one that has no device (cuda_runtime.cc).
+// sim/include/cuda_flavour.h and core/gpu/nvcc/cuda_flavour.h are its counterparts with GPUs.
+
+#pragma once
+
+#include <string>
+
+namespace ringrad {
+
+inline constexpr bool kSimulatedCuda = false;
+
+/// There is no report besides an error's name.
+inline std::string cuda_report() { return {}; }
+
+}  // namespace ringrad
