@@ -14,7 +14,8 @@ debian_mirror() {
   echo "${mirror:-http://deb.debian.org/debian}"
 }
 
-# make_bare SUITE [PACKAGES]: the root is $bare then. Exits if this system cannot have one; no other failure is expected.
+# make_bare SUITE [PACKAGES [OPTION...]]: the root is $bare then. Exits if this system cannot have one; no other failure is
+# expected. The options are debootstrap's.
 make_bare() {
   local script=/usr/share/debootstrap/scripts
   [ "$(id -u)" -eq 0 ] || skip "chroot needs root"
@@ -24,13 +25,14 @@ make_bare() {
   trap 'rm -rf --one-file-system "$bare"' EXIT
   # A debootstrap that is older than the suite does not know its name.
   if [ -e "$script/$1" ]; then script=$script/$1; else script=$script/sid; fi
-  debootstrap --variant=minbase --include="ca-certificates${2:+,$2}" "$1" "$bare" "$(debian_mirror)" "$script" \
+  debootstrap --variant=minbase --include="ca-certificates${2:+,$2}" "${@:3}" "$1" "$bare" "$(debian_mirror)" "$script" \
     >"$bare.log" 2>&1 || {
     tail -3 "$bare.log" >&2
     skip "debootstrap failed"
   }
   rm -f "$bare.log"
   # The root uses this machine's network configuration.
+  mkdir -p "$bare/etc/apt"
   cp /etc/resolv.conf /etc/hosts "$bare/etc/"
   cp -r /etc/apt/apt.conf.d "$bare/etc/apt/"
 }

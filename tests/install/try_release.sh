@@ -9,7 +9,7 @@ apt-get -qq update
 # The root has no compiler yet.
 if command -v g++ cc python3; then exit 1; fi
 mkdir /opt/ringrad
-tar -C /opt/ringrad --strip-components=1 -xzf ringrad-*-linux-*.tar.gz
+tar -C /opt/ringrad --strip-components=1 -xzf ringrad-*-linux-x86_64.tar.gz
 /opt/ringrad/bin/ringrad-info --ranks 2
 /opt/ringrad/bin/ringrun -n 2 /opt/ringrad/bin/ringrad-info --version
 /opt/ringrad/bin/ringrad-draw ring --ranks 3 --output /tmp/ring.html

@@ -111,7 +111,8 @@ class PlantedTest(RunAllTest):
     def test_a_signal_ends_the_step_and_packs_the_results(self):
         with subprocess.Popen(self.command('B', 'A'), text=True, stdout=subprocess.PIPE, cwd=self.bundle,
                               env={**os.environ, 'SLOW_SECONDS': '1000'}) as process:
-            while not (self.bundle / 'log').exists():
+            log = self.bundle / 'log'
+            while not (log.exists() and log.read_text()):
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             output, _ = process.communicate()

@@ -61,7 +61,8 @@ class OutputTest(Unique):
             self.assertEqual(lines, one * 20 + [f'[{rank}] {rank} end'])
 
     def test_that_nobody_reads_is_bounded(self):
-        job = self.start(f'echo $BASHPID > {self.folder}/rank$RANK; exec yes {"y" * 1000}')
+        # The file has its name once it is whole.
+        job = self.start(f'cd {self.folder}; echo $BASHPID > new$RANK; mv new$RANK rank$RANK; exec yes {"y" * 1000}')
         self.wait_for('rank0', 'rank1')
         ranks = [int((self.folder / f'rank{rank}').read_text()) for rank in (0, 1)]
         end, before = time.monotonic() + PATIENCE, None
