@@ -46,12 +46,11 @@ struct RunningGuard {
 
 }  // namespace
 
-Capture::Capture(Device device, Where where)
-    : device_(device),
-      pool_(std::make_unique<PrivatePool>(device)),
-      values_pool_(std::make_unique<PrivatePool>(device)) {
+Capture::Capture(Device device, Where where) : device_(device) {
   RINGRAD_CHECK(device.is_cuda(), DeviceError, where, "capture: the device must be a GPU; got ",
                 device);
+  pool_ = std::make_unique<PrivatePool>(device);
+  values_pool_ = std::make_unique<PrivatePool>(device);
 }
 
 Capture::~Capture() {

@@ -31,6 +31,7 @@ namespace ringrad {
 
 class Capture {
  public:
+  /// Throws DeviceError unless `device` is a GPU.
   explicit Capture(Device device, Where where = Where::current());
   /// Waits for replays that are still running.
   ~Capture();

@@ -42,9 +42,11 @@ DType dtype_of_theirs(const DLDataType& theirs, Where where) {
 Device device_of_theirs(const DLDevice& theirs, Where where) {
   if (theirs.device_type == kCpu || theirs.device_type == kCudaHost) return Device();
   const bool is_cuda = theirs.device_type == kCuda || theirs.device_type == kCudaManaged;
-  RINGRAD_CHECK(is_cuda && !is_cuda_simulated(), DeviceError, where,
+  RINGRAD_CHECK(RINGRAD_GPUS && is_cuda && !is_cuda_simulated(), DeviceError, where,
                 "from_dlpack: the memory must be the CPU's",
-                is_cuda_simulated() ? " in this build, whose GPUs are simulated" : " or a GPU's",
+                is_cuda_simulated() ? " in this build, whose GPUs are simulated"
+                : RINGRAD_GPUS      ? " or a GPU's"
+                                    : " in this build, which is for CPUs alone",
                 "; got device type ", theirs.device_type, ", number ", theirs.device_id);
   return Device(DeviceType::cuda, theirs.device_id, where);
 }

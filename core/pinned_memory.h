@@ -13,7 +13,7 @@
 namespace ringrad {
 
 /// Uninitialised memory on cpu:0, which every GPU can use.
-/// Throws OutOfMemoryError; CudaError without a GPU
+/// Throws OutOfMemoryError; CudaError or DeviceError without a GPU
 Tensor empty_pinned(const Shape& shape, DType dtype = DType::float32,
                     Where where = Where::current());
 

@@ -105,7 +105,8 @@ struct SharedPool {
 SharedPool& shared_pool();
 
 // A forked child has the thread that called fork() alone. So that thread holds the lock meanwhile,
-// and the child computes on it alone: libgomp would wait for the parent's other threads forever.
+// and the child computes on it alone if its parent has made tensors: libgomp would wait for the
+// parent's other threads forever.
 //
 // A child runs handlers in the order of their registration. LLVM's libomp registers its own when it
 // starts, and until they have run it holds a lock that omp_set_num_threads() takes. So OpenMP
@@ -114,8 +115,9 @@ SharedPool* make_pool() {
   omp_get_max_threads();
   pthread_atfork([] { shared_pool().mutex.lock(); }, [] { shared_pool().mutex.unlock(); },
                  [] {
+                   const bool used = shared_pool().system_allocations > 0;
                    shared_pool().mutex.unlock();
-                   omp_set_num_threads(1);
+                   if (used) omp_set_num_threads(1);
                  });
   return new SharedPool;
 }
@@ -126,8 +128,8 @@ SharedPool& shared_pool() {
   return *pool;
 }
 
-// Made before main(): the child of a process that forks while another thread makes the pool would
-// wait for that thread forever.
+// Made when the library is loaded: the child of a process that forks while another thread makes the
+// pool would wait for that thread forever.
 [[maybe_unused]] const SharedPool& made_early = shared_pool();
 
 void* SharedPool::take_from_system(std::size_t bytes, std::size_t asked, Where where) {

@@ -4,6 +4,11 @@
 #include <ostream>
 #include <utility>
 
+// What would call a kernel is left out by the optimiser (device.h).
+#if !RINGRAD_GPUS && !defined(__OPTIMIZE__)
+#error "a build for CPUs alone must be optimised, by -Og at least"
+#endif
+
 namespace ringrad {
 namespace {
 

@@ -321,7 +321,9 @@ void set_cuda_caching(bool caching) {
     Locked(allocator_of(Device(DeviceType::cuda, i)))->caching = caching;
 }
 
-bool is_cuda_caching() { return Locked(allocator_of(Device(DeviceType::cuda, 0)))->caching; }
+bool is_cuda_caching() {
+  return RINGRAD_GPUS && Locked(allocator_of(Device(DeviceType::cuda, 0)))->caching;
+}
 
 std::string memory_report(Device device) {
   if (device.is_cpu()) return concat(device, ": ", allocator_stats().allocated_bytes, " bytes");

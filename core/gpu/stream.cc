@@ -24,7 +24,7 @@ thread_local std::array<CurrentStream, kMaxCudaDevices> current_streams;
 // default of 8 queues. This is set before main(), while there is only one thread and no CUDA call
 // has read it.
 [[maybe_unused]] const int queues_are_set =
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+    RINGRAD_GPUS ? setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0) : 0;
 
 unsigned slot(Device device) { return static_cast<unsigned>(device.index); }
 

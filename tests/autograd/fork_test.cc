@@ -57,5 +57,17 @@ TEST(ForkTest, AChildAllocatesThoughAnotherThreadDidWhenItWasForked) {
   other.join();
 }
 
+// Such as a server that forks its workers before any of them computes.
+TEST(ForkDeathTest, AChildOfAProcessThatMadeNoTensorUsesAllThreads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // another test may have made a tensor
+  const auto fork_at_once = [] {
+    omp_set_num_threads(2);
+    _exit(status_of_child([] { return omp_get_max_threads() == 2 && ones({1}).defined(); }) == 0
+              ? 0
+              : 1);
+  };
+  EXPECT_EXIT(fork_at_once(), ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace ringrad

@@ -3,11 +3,18 @@
 #
 #   try_arm64.sh RELEASE ROOT
 #
-# ROOT is where `debootstrap --foreign` has put packages of Debian 12: nothing else is found of what programs need.
+# ROOT is where `debootstrap --foreign` has put packages of Debian 12. The emulator looks there for what a program needs, and
+# then on this machine, whose own libraries for Arm are out of sight meanwhile.
 set -euo pipefail
 release=$1 root=$2
-for package in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
-on_arm() { qemu-aarch64 -L "$root" "$@"; }
+for package in "$root"/var/cache/apt/archives/*.deb; do
+  dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$root"
+done
+on_arm() {
+  unshare --mount bash -euc '
+    for folder in /usr/lib/aarch64-linux-gnu /usr/aarch64-linux-gnu/lib; do mount -t tmpfs tmpfs "$folder"; done
+    exec qemu-aarch64 -L "$@"' bash "$root" "$@"
+}
 
 work=$root/work
 mkdir "$work" "$work/ringrad" "$work/python"

@@ -112,7 +112,7 @@ class PlantedTest(RunAllTest):
         with subprocess.Popen(self.command('B', 'A'), text=True, stdout=subprocess.PIPE, cwd=self.bundle,
                               env={**os.environ, 'SLOW_SECONDS': '1000'}) as process:
             log = self.bundle / 'log'
-            while not (log.exists() and log.read_text()):
+            while not (log.exists() and log.read_text()) and process.poll() is None:
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             output, _ = process.communicate()

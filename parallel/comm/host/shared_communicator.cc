@@ -186,6 +186,7 @@ void SharedCommunicator::do_recv(const Tensor& tensor, int from, Where where) {
   MessageChannel& channel = channels_.between(from, rank());
   const MessageChannel::Slot& sent =
       wait_for_message(group_, channel, operation, session_.next_entry());
+  RINGRAD_ASSERT(gpu() || sent.device == DeviceType::cpu);
   if (gpu() && sent.device == DeviceType::cuda) {
     gpu()->receive(channel, operation, sent.elements, tensor);
   } else {

@@ -137,6 +137,11 @@ TEST_P(CaptureTest, AFailedRecordingCanBeTriedAgain) {
   expect_throws<ValueError>([&] { capture.record([] {}); }, "it can be recorded once");
 }
 
+TEST(CaptureOnCpuTest, IsRefused) {
+  expect_throws<DeviceError>([] { Capture capture{Device()}; },
+                             "capture: the device must be a GPU; got cpu:0");
+}
+
 INSTANTIATE_TEST_SUITE_P(Caching, CaptureTest, ::testing::Bool());
 
 }  // namespace
