@@ -4,7 +4,8 @@
 #   try_arm64.sh RELEASE ROOT
 #
 # ROOT is where `debootstrap --foreign` has put packages of Debian 12. The emulator looks there for what a program needs, and
-# then on this machine, whose own libraries for Arm are out of sight meanwhile.
+# then on this machine, whose own libraries for Arm are out of sight meanwhile. Calls what tools/setup --arm64 and
+# tools/setup --install install.
 set -euo pipefail
 release=$1 root=$2
 for package in "$root"/var/cache/apt/archives/*.deb; do
