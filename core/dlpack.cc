@@ -46,7 +46,7 @@ Device device_of_theirs(const DLDevice& theirs, Where where) {
                 "from_dlpack: the memory must be the CPU's",
                 is_cuda_simulated() ? " in this build, whose GPUs are simulated"
                 : RINGRAD_GPUS      ? " or a GPU's"
-                                    : " in this build, which is for CPUs alone",
+                                    : " in this CPU-only build",
                 "; got device type ", theirs.device_type, ", number ", theirs.device_id);
   return Device(DeviceType::cuda, theirs.device_id, where);
 }

@@ -4,9 +4,9 @@
 #include <ostream>
 #include <utility>
 
-// What would call a kernel is left out by the optimiser (device.h).
+// The optimiser must remove calls of kernels, which such a build does not have (device.h).
 #if !RINGRAD_GPUS && !defined(__OPTIMIZE__)
-#error "a build for CPUs alone must be optimised, by -Og at least"
+#error "a CPU-only build must be optimised, by -Og at least"
 #endif
 
 namespace ringrad {
@@ -30,7 +30,7 @@ int parse_index(std::string_view text, DeviceType type) {
 void check_built(DeviceType type, int index, Where where) {
   RINGRAD_CHECK(
       RINGRAD_GPUS || type == DeviceType::cpu, DeviceError, where,
-      "device: must be a CPU, since this library was built for CPUs alone; got cuda:", index);
+      "device: must be a CPU, since this is a CPU-only build of the library; got cuda:", index);
 }
 
 }  // namespace

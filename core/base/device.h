@@ -3,7 +3,7 @@
 // CPU indices are logical devices: cpu:0 and cpu:1 share the same cores and memory, yet their
 // tensors do not mix. So a program that places layers on several devices runs unchanged on one
 // machine without a GPU. CUDA indices are the CUDA runtime's; the build decides whether its GPUs
-// are real or simulated (docs/gpu.md), or whether there are none.
+// are real or simulated (docs/gpu.md); a CPU-only build has none.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "ringrad/core/base/error.h"
 #include "ringrad/core/base/scoped_value.h"
 
-// 0 in a build for CPUs alone (CMakeLists.txt): then no device is a GPU, and compilers leave out
-// what would run on one.
+// 0 in a CPU-only build (CMakeLists.txt): no device is a GPU there, and the compiler removes the
+// code for GPUs.
 #ifndef RINGRAD_GPUS
 #define RINGRAD_GPUS 1
 #endif
@@ -36,7 +36,7 @@ struct Device {
 
   constexpr Device() = default;
   /// Throws DeviceError unless 0 <= index < kMaxCpuDevices for a CPU, or kMaxCudaDevices for a GPU,
-  /// and for a GPU in a build for CPUs alone. Whether a GPU exists is checked when it is first
+  /// and for a GPU in a CPU-only build. Whether a GPU exists is checked when it is first
   /// used.
   Device(DeviceType type, int index, Where where = Where::current());
 

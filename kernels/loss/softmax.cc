@@ -5,7 +5,7 @@
 namespace ringrad::kernels {
 namespace {
 
-// Runs an operator by its implementation on the kind of device where x lies.
+// Calls the implementation for x's device.
 template <auto kOnCpu, auto kOnCuda>
 Tensor run(const char* operation, const Tensor& x, std::int64_t axis, Where where) {
   check_floating(operation, x, where);

@@ -1,4 +1,4 @@
-// The CUDA runtime of a build for CPUs alone: one that has no device (cuda_runtime.cc).
+// The CUDA runtime of a CPU-only build: it has no device (cuda_runtime.cc).
 // sim/include/cuda_flavour.h and core/gpu/nvcc/cuda_flavour.h are its counterparts with GPUs.
 
 #pragma once

@@ -1,4 +1,4 @@
-// A CUDA runtime that has no device, for a build for CPUs alone: what the library calls of it.
+// A CUDA runtime without devices, for a CPU-only build: the functions that the library calls.
 
 #include <cuda_runtime.h>
 
@@ -7,7 +7,7 @@ constexpr cudaError_t kError = cudaErrorNoDevice;
 }  // namespace
 
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorNoDevice"; }
-const char* cudaGetErrorString(cudaError_t) { return "this library was built for CPUs alone"; }
+const char* cudaGetErrorString(cudaError_t) { return "this is a CPU-only build of the library"; }
 cudaError_t cudaGetLastError() { return kError; }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;

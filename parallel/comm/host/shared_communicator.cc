@@ -98,7 +98,7 @@ class SharedCommunicator final : public Communicator {
   RankSession session_;
   RankGroup& group_;
   HostRunner host_;
-  std::shared_ptr<DeviceRunner> gpu_;  // shared, since its destructor is missing without GPUs
+  std::shared_ptr<DeviceRunner> gpu_;                // a CPU-only build lacks the destructor
   std::atomic<DeviceRunner*> gpu_in_use_ = nullptr;  // the same
   const MessageChannels channels_;
   SurvivorPoll& poll_;
